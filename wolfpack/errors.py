@@ -31,7 +31,7 @@ class ConfigError(CallerError, ValueError):
 
 
 class PayloadNotPicklable(CallerError, TypeError):
-    """An argument or function cannot be sent to another process; the message names the object and where it came from."""
+    """An argument or function cannot be sent to another process; the message names the object and its origin."""
 
 
 class PayloadTooLarge(CallerError, ValueError):

@@ -1,0 +1,1 @@
+"""Wolf Pack: elastic worker pools on Ray."""
