@@ -1,0 +1,436 @@
+"""Draws a leadership graph with matplotlib, as SVG or PNG.
+
+One set of axes covers the sheet, and its units are points: places, markers and fonts of the layout keep their
+proportions. Without a size the sheet is as large as its labels need (8 pt); with one the drawing shrinks or grows to
+fit, the title and the key keep a font one can read, and labels that would come out under `LABEL_MIN_PT` are
+left out (alphas keep theirs).
+
+Nothing hangs on colour alone: each category has its own marker, in a colour of Okabe and Ito's palette
+("Color Universal Design", 2008), which people with any kind of colour vision can tell apart.
+
+No pyplot: it keeps global state. The few of matplotlib's global settings that have no argument are set under a lock
+and put back, so `render` may be called from several threads, whatever style the host program uses. The same graph
+gives the same bytes of SVG: ids are salted with a constant, and the date is the graph's own. Text stays text
+there, so that it can be searched and read aloud; the full name of a unit is the id of its marker (`unit-grey-2`).
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import matplotlib as mpl
+import networkx as nx
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.lines import Line2D
+from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch
+
+from viz.graph import Category
+from viz.layout import (
+    ALPHA_PT,
+    CAPTION_PT,
+    FONT_PT,
+    NODE_PT,
+    SECTOR_PT,
+    Layout,
+    Point,
+    Text,
+    lay_out,
+    text_width_pt,
+)  # fmt: skip
+from wolfpack.model import Nature
+
+PNG_DPI = 110
+MARGIN_PT = 16.0
+TITLE_PT = 13.0
+TITLE_MIN_PT = 8.5
+KEY_PT = 8.5
+LABEL_MIN_PT = 4.5
+# The sheet without a size is at least this large; a drawing that is smaller grows, at most so much.
+LEAST_W_PT, LEAST_H_PT, GROWTH_MAX = 460.0, 230.0, 1.7
+
+INK, FAINT, LINE, PAPER, GROUND = "#222222", "#666666", "#b5b5b5", "#ffffff", "#f4f4f2"
+SUCCESSION = "#D55E00"
+
+
+class Look(NamedTuple):
+    marker: str
+    fill: str
+    scale: float  # markers of one size do not look equally large
+    meaning: str
+
+
+LOOKS = {
+    Category.ALPHA: Look("*", "#E69F00", 1.0, "alpha"),
+    Category.PRETENDER: Look("^", "#D55E00", 1.05, "pretender: may claim the next term"),
+    Category.WOLF: Look("o", "#0072B2", 0.9, "wolf"),
+    Category.WEREWOLF: Look("D", "#CC79A7", 0.8, "werewolf"),
+    Category.WAKING: Look("p", "#009E73", 1.0, "waking"),
+    Category.SLEEPER: Look("s", "#DCEEF8", 0.75, "asleep"),
+    Category.QUARANTINED: Look("8", "#F0E442", 0.95, "quarantined"),
+    Category.LOST: Look("X", "#000000", 0.95, "lost"),
+}
+
+# matplotlib's settings that change our bytes and cannot be given as arguments.
+_SETTINGS = {
+    "svg.hashsalt": "wolfpack", "svg.fonttype": "none", "svg.id": None, "path.sketch": None, "path.effects": [],
+    "path.simplify": True, "path.simplify_threshold": 1 / 9, "path.snap": True, "font.family": ["DejaVu Sans"],
+    "figure.dpi": 100.0, "lines.scale_dashes": True, "lines.antialiased": True, "agg.path.chunksize": 0,
+    "text.hinting": "force_autohint", "text.hinting_factor": 1, "text.antialiased": True, "text.usetex": False,
+}  # fmt: skip
+_lock = threading.Lock()
+
+
+def render(graph: nx.DiGraph, path: str | Path, *, size: tuple[float, float] | None = None) -> Path:
+    """Draws the graph into a file, which appears whole or not at all.
+
+    Args:
+        graph: of `leadership_graph`.
+        path: ends in .svg or .png; its folder is made if it is missing.
+        size: width and height in inches; None: as large as the labels need.
+
+    Returns:
+        The path that was written.
+
+    Raises:
+        ValueError: another ending, or a size that is not positive.
+        OSError: the file cannot be written.
+    """
+    path = Path(path)
+    suffix = path.suffix.lower()
+    if suffix not in (".svg", ".png"):
+        raise ValueError(
+            f"A picture can be written as .svg or .png, not as {path.name!r}. Choose one of these endings."
+        )
+    if size is not None and not (size[0] > 0 and size[1] > 0):
+        raise ValueError(f"The size of a picture is a width and a height in inches, both above 0, not {size!r}.")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.stem}-", suffix=suffix, dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file, _settings():
+            figure = draw(graph, size=size)
+            if suffix == ".svg":
+                at = graph.graph["at"]
+                date = datetime.fromtimestamp(at, UTC).isoformat() if at is not None else None
+                FigureCanvasSVG(figure).print_svg(
+                    file, metadata={"Date": date, "Creator": "Wolf Pack", "Title": graph.graph["title"]}
+                )
+            else:
+                figure.set_dpi(PNG_DPI)
+                FigureCanvasAgg(figure).print_png(
+                    file, metadata={"Software": "Wolf Pack", "Title": graph.graph["title"]}
+                )
+        os.chmod(temporary, 0o644)  # mkstemp makes files that only their owner reads
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    return path
+
+
+@contextmanager
+def _settings() -> Iterator[None]:
+    with _lock:
+        before = {key: mpl.rcParams[key] for key in _SETTINGS}
+        mpl.rcParams.update(_SETTINGS)
+        try:
+            yield
+        finally:
+            mpl.rcParams.update(before)
+
+
+def draw(graph: nx.DiGraph, *, size: tuple[float, float] | None = None) -> Figure:
+    """The graph as a figure without a canvas; `render` writes it."""
+    layout = lay_out(graph)
+    sheet = _Sheet(graph, layout, size)
+    sheet.draw_head_and_key()
+    sheet.draw_packs()
+    sheet.draw_pool()
+    sheet.draw_edges()
+    for unit in graph:
+        sheet.draw_unit(unit)
+    return sheet.figure
+
+
+class _Sheet:
+    """A figure being drawn: the head on top, the key at the bottom, and the layout scaled into what is between."""
+
+    def __init__(self, graph: nx.DiGraph, layout: Layout, size: tuple[float, float] | None) -> None:
+        self.graph, self.layout = graph, layout
+        entries = _key_entries(graph)
+        if size is None:
+            natural = min(LEAST_W_PT / layout.width_pt, LEAST_H_PT / layout.height_pt)
+            self.scale = min(GROWTH_MAX, max(1.0, natural))
+            self.width = max(LEAST_W_PT, layout.width_pt * self.scale) + 2 * MARGIN_PT
+            margin, key_pt = MARGIN_PT, KEY_PT
+        else:
+            self.width = size[0] * 72
+            margin = min(MARGIN_PT, self.width * 0.03)
+            key_pt = min(KEY_PT, max(5.5, self.width / 60))
+        self.margin, self.key_pt = margin, key_pt
+        inner = self.width - 2 * margin
+        self.head = _head(graph, inner, TITLE_PT if size is None else min(TITLE_PT * 1.3, max(8.0, self.width / 40)))
+        self.key = _flow(entries, key_pt, inner)
+        self.head_h = sum(pt * 1.5 for _, pt in self.head)
+        self.key_h = len(self.key) * key_pt * 1.7
+        around = self.head_h + self.key_h + 3.5 * margin
+        if size is None:
+            self.height = max(LEAST_H_PT * 0.6, layout.height_pt * self.scale) + around
+        else:
+            self.height = size[1] * 72
+            if self.height < 1.6 * around:  # no room for a key beside the drawing
+                self.key, self.key_h = [], 0.0
+                around = self.head_h + 3.5 * margin
+            room = max(self.height - around, self.height * 0.3)
+            self.scale = min(2.5, inner / layout.width_pt, room / layout.height_pt)
+        middle_y = (self.key_h + self.height - self.head_h) / 2
+        self.left = (self.width - layout.width_pt * self.scale) / 2
+        self.bottom = middle_y - layout.height_pt * self.scale / 2
+        self.figure = Figure(
+            figsize=(self.width / 72, self.height / 72), facecolor=PAPER, edgecolor=PAPER, frameon=True
+        )
+        self.axes: Axes = self.figure.add_axes((0, 0, 1, 1), frameon=False)
+        self.axes.set_axis_off()
+        self.axes.set_xlim(0, self.width)
+        self.axes.set_ylim(0, self.height)
+
+    # --- from the layout to the sheet
+
+    def _at(self, point: Point | Text) -> tuple[float, float]:
+        return self.left + point.x * self.scale, self.bottom + point.y * self.scale
+
+    def _text(
+        self, x: float, y: float, text: str, pt: float, align: str, *,
+        va: str = "center", bold: bool = False, colour: str = INK, box: bool = False, z: float = 5,
+    ) -> None:  # fmt: skip
+        font = FontProperties(family="DejaVu Sans", size=pt, weight="bold" if bold else "normal", style="normal")
+        made = self.axes.text(
+            x, y, text, fontproperties=font, ha=align, va=va, color=colour, zorder=z,
+            parse_math=False, linespacing=1.0, clip_on=False,
+        )  # fmt: skip
+        if box:
+            made.set_bbox({"boxstyle": "square,pad=0.05", "facecolor": GROUND, "edgecolor": "none", "alpha": 0.8})
+
+    def _marker(self, x: float, y: float, look: Look, pt: float, *, gid: str | None = None, z: float = 4) -> None:
+        line = Line2D(
+            [x], [y], linestyle="none", marker=look.marker, markersize=pt * look.scale, color=look.fill,
+            markerfacecolor=look.fill, markeredgecolor=INK, markeredgewidth=min(0.9, pt / 14), zorder=z,
+            fillstyle="full", clip_on=False,
+        )  # fmt: skip
+        line.set_gid(gid)
+        self.axes.add_line(line)
+
+    def _line(self, ends: tuple[tuple[float, float], tuple[float, float]], colour: str, pt: float, *, z: float) -> None:
+        (x0, y0), (x1, y1) = ends
+        self.axes.add_line(
+            Line2D([x0, x1], [y0, y1], color=colour, linewidth=pt, linestyle="-", marker="none", zorder=z)
+        )
+
+    # --- the parts of a picture
+
+    def draw_head_and_key(self) -> None:
+        y = self.height - self.margin
+        for index, (line, pt) in enumerate(self.head):
+            first = index == 0
+            self._text(self.width / 2, y - pt * 0.6, line, pt, "center", bold=first, colour=INK if first else FAINT)
+            y -= pt * 1.5
+        y = self.margin + self.key_h
+        for row in self.key:
+            x = (self.width - sum(_entry_width(name, self.key_pt) for _, name in row)) / 2
+            y -= self.key_pt * 1.7
+            for look, name in row:
+                middle = y + self.key_pt * 0.85
+                self._key_sign(x + self.key_pt, middle, look)
+                self._text(x + self.key_pt * 2.2, middle, name, self.key_pt, "left")
+                x += _entry_width(name, self.key_pt)
+
+    def _key_sign(self, x: float, y: float, look: Look | str) -> None:
+        half = self.key_pt * 0.9
+        match look:
+            case Look():
+                self._marker(x, y, look, self.key_pt * (1.5 if look.marker == "*" else 1.1))
+            case "leads":
+                self._line(((x - half, y), (x + half, y)), LINE, 1.2, z=4)
+            case "succeeds":
+                self._arrow((x - half, y), (x + half, y), self.key_pt, bend=0.0, trim=0.0)
+            case "nature":
+                self._marker(x, y, LOOKS[Category.WEREWOLF], self.key_pt * 0.7)
+            case _:
+                self._empty_seat(x, y, self.key_pt)
+
+    def draw_packs(self) -> None:
+        for name, pack in self.layout.packs.items():
+            middle = self._at(pack.middle)
+            radius = pack.radius * self.scale
+            self.axes.add_patch(
+                Circle(middle, radius, facecolor=GROUND, edgecolor=LINE, linewidth=0.8, linestyle="-", zorder=0)
+            )
+            self._text(*self._at(pack.caption), pack.caption.text, self._pt(CAPTION_PT), "center", bold=True)
+            hole = ALPHA_PT * 0.9 * self.scale / max(radius, 1.0)
+            for sector in pack.sectors:
+                rim_x, rim_y = self._at(sector.border)
+                inner = middle[0] + (rim_x - middle[0]) * hole, middle[1] + (rim_y - middle[1]) * hole
+                self._line((inner, (rim_x, rim_y)), PAPER, 3.0 * self.scale, z=0.5)
+                self._line((self._at(sector.rim), self._at(sector.name)), LINE, 0.5, z=0.4)
+                pt = SECTOR_PT * self.scale
+                if pt >= LABEL_MIN_PT:
+                    self._text(*self._at(sector.name), sector.name.text, pt, sector.name.align, colour=FAINT)
+            for (pack_name, _), seat in self.layout.empty_seats.items():
+                if pack_name == name:
+                    self._empty_seat(*self._at(seat), NODE_PT * self.scale)
+
+    def draw_pool(self) -> None:
+        if self.layout.pool is None:
+            return
+        box, caption = self.layout.pool
+        x, y = self._at(Point(box.left, box.bottom))
+        self.axes.add_patch(
+            FancyBboxPatch(
+                (x, y), (box.right - box.left) * self.scale, (box.top - box.bottom) * self.scale,
+                boxstyle="round,pad=0,rounding_size=6", facecolor=GROUND, edgecolor=LINE, linewidth=0.8, zorder=0,
+            )
+        )  # fmt: skip
+        self._text(*self._at(caption), caption.text, self._pt(CAPTION_PT), "left", bold=True)
+
+    def draw_edges(self) -> None:
+        crowd = max((len(pack["members"]) for pack in self.graph.graph["packs"].values()), default=0)
+        spoke = max(0.3, min(0.9, 0.9 * self.scale) * (0.6 if crowd > 50 else 1.0))
+        for source, target, edge in self.graph.edges(data=True):
+            if edge["leads"]:
+                ends = self._at(self.layout.places[source]), self._at(self.layout.places[target])
+                self._line(ends, LINE, spoke, z=1)
+        for about in self.graph.graph["packs"].values():
+            source, target = about["previous"], about["alpha"]
+            if source != target and source in self.layout.places and target in self.layout.places:
+                self._arrow(
+                    self._at(self.layout.places[source]), self._at(self.layout.places[target]),
+                    NODE_PT * self.scale, bend=0.18, trim=ALPHA_PT * 0.45 * self.scale,
+                )  # fmt: skip
+
+    def draw_unit(self, unit: str) -> None:
+        node = self.graph.nodes[unit]
+        look = LOOKS[node["category"]]
+        x, y = self._at(self.layout.places[unit])
+        alpha = node["category"] is Category.ALPHA
+        size = (ALPHA_PT if alpha else NODE_PT) * self.scale
+        self._marker(x, y, look, size, gid=f"unit-{unit}", z=4.5 if alpha else 4)
+        if node["nature"] is Nature.WEREWOLF and node["category"] is not Category.WEREWOLF:
+            shift = size * (0.36 if alpha else 0.5)
+            self._marker(x + shift, y + shift, LOOKS[Category.WEREWOLF], NODE_PT * 0.5 * self.scale, z=4.6)
+        pt = FONT_PT * self.scale
+        if alpha:
+            pt = max(pt * 1.1, 6.0)
+        if pt >= LABEL_MIN_PT:
+            below = size * 0.42 if alpha else size / 2 + 1
+            self._text(x, y - below, node["label"], pt, "center", va="top", bold=alpha, box=True)
+
+    def _pt(self, natural: float) -> float:
+        return max(natural * min(self.scale, 1.4), 5.0)
+
+    def _empty_seat(self, x: float, y: float, pt: float) -> None:
+        self.axes.add_line(
+            Line2D(
+                [x], [y], linestyle="none", marker="o", markersize=pt * 0.6, markerfacecolor="none",
+                markeredgecolor=LINE, markeredgewidth=0.7, zorder=2, fillstyle="full",
+            )
+        )  # fmt: skip
+
+    def _arrow(
+        self, start: tuple[float, float], end: tuple[float, float], pt: float, *, bend: float, trim: float
+    ) -> None:
+        self.axes.add_patch(
+            FancyArrowPatch(
+                start, end, arrowstyle="-|>", mutation_scale=max(pt * 0.7, 4.0), color=SUCCESSION,
+                linewidth=max(0.7, min(pt / 10, 1.6)), linestyle=(0, (4, 2)),
+                connectionstyle=f"arc3,rad={bend}", shrinkA=trim * 0.6, shrinkB=trim, zorder=3,
+            )
+        )  # fmt: skip
+
+
+# --- head and key -------------------------------------------------------------------------------------------------
+
+
+def _head(graph: nx.DiGraph, width: float, title_pt: float) -> list[tuple[str, float]]:
+    """Title, reason and event number, each made to fit the width."""
+    title, subtitle, number = graph.graph["title"], graph.graph["subtitle"], graph.graph["number"]
+    at = graph.graph["at"]
+    day = datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d") if at is not None else ""
+    lines = _fitted(title or "an empty den", title_pt, width, bold=True)
+    small = min(9.0, max(6.0, lines[0][1] * 0.7))
+    if subtitle:
+        lines += _fitted(subtitle, small, width)
+    if number:
+        lines += _fitted(f"event {number}, {day}", small, width)
+    return lines
+
+
+def _fitted(text: str, pt: float, width: float, *, bold: bool = False) -> list[tuple[str, float]]:
+    """The text as one line, somewhat smaller if need be, else as two; what is still too long loses its middle."""
+    words = text.split()
+    text = " ".join(words)
+    full = text_width_pt(text, pt, bold=bold)
+    if full <= width:
+        return [(text, pt)]
+    pt = max(pt * width / full, min(TITLE_MIN_PT, pt), pt * 0.7)
+    fits = [cut for cut in range(1, len(words)) if text_width_pt(" ".join(words[:cut]), pt, bold=bold) <= width]
+    if text_width_pt(text, pt, bold=bold) <= width * 1.001 or not fits:
+        lines = [text]
+    else:
+        # The break that leaves the two lines most alike.
+        cut = min(fits, key=lambda cut: abs(len(" ".join(words[:cut])) - len(" ".join(words[cut:]))))
+        if text_width_pt(" ".join(words[cut:]), pt, bold=bold) > width:
+            cut = fits[-1]
+        lines = [" ".join(words[:cut]), " ".join(words[cut:])]
+    return [(_cut(line, pt, width * 1.001, bold=bold), pt) for line in lines]
+
+
+def _cut(text: str, pt: float, width: float, *, bold: bool) -> str:
+    shown, keep = text, len(text)
+    while keep > 2 and text_width_pt(shown, pt, bold=bold) > width:
+        keep -= 1
+        shown = f"{text[: keep - keep // 2]}…{text[len(text) - keep // 2 :]}"
+    return shown
+
+
+def _key_entries(graph: nx.DiGraph) -> list[tuple[Look | str, str]]:
+    nodes: list[dict[str, Any]] = [node for _, node in graph.nodes(data=True)]
+    shown = {node["category"] for node in nodes}
+    entries: list[tuple[Look | str, str]] = [(look, look.meaning) for each, look in LOOKS.items() if each in shown]
+    packs = graph.graph["packs"].values()
+    if any(edge["leads"] for *_, edge in graph.edges(data=True)):
+        entries.append(("leads", "leads"))
+    if any(pack["alpha"] and pack["previous"] and pack["previous"] != pack["alpha"] for pack in packs):
+        entries.append(("succeeds", "is followed by"))
+    own = (Category.WEREWOLF, Category.WOLF)
+    if any(node["nature"] is Nature.WEREWOLF and node["category"] not in own for node in nodes):
+        entries.append(("nature", "by nature a werewolf"))
+    if any(pack["alpha"] or len(pack["seats"]) > len(pack["members"]) for pack in packs):
+        entries.append(("seat", "empty seat"))
+    return entries
+
+
+def _entry_width(name: str, pt: float) -> float:
+    return pt * 3.4 + text_width_pt(name, pt)
+
+
+def _flow(entries: list[tuple[Look | str, str]], pt: float, width: float) -> list[list[tuple[Look | str, str]]]:
+    rows: list[list[tuple[Look | str, str]]] = []
+    used = width + 1
+    for entry in entries:
+        wide = _entry_width(entry[1], pt)
+        if used + wide > width:
+            rows.append([])
+            used = 0.0
+        rows[-1].append(entry)
+        used += wide
+    return rows
