@@ -1,0 +1,268 @@
+"""The book's memory: tasks, units and packs as mutable records, each able to write its own ledger row."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import msgpack
+
+from wolfpack.core.rows import PackRow, TaskFixed, TaskMutable, TaskRow, UnitRow
+from wolfpack.core.wire import Final
+from wolfpack.model import Card, Needs, PackSpec, Readiness, RetryPolicy, TaskState
+from wolfpack.plain import card_from_json, card_to_json, pack_from_json, pack_to_json, retry_from_plain
+
+
+class Instant(NamedTuple):
+    mono: float  # for judging silence; forgives the keeper's own pauses; never stored
+    wall: float  # for what is stored and shown
+
+
+class Options(NamedTuple):
+    priority: int
+    timeout_s: float | None
+    retry: RetryPolicy | None
+    is_async: bool
+    name: str
+    deadline_at: float | None
+
+    @classmethod
+    def read(cls, text: str) -> Options:
+        return _read_options(text)
+
+
+@lru_cache(maxsize=4096)
+def _read_options(text: str) -> Options:
+    plain: dict[str, Any] = json.loads(text)
+    retry = plain.get("retry")
+    return Options(
+        int(plain.get("priority", 0)),
+        plain.get("timeout_s"),
+        retry_from_plain(retry) if retry else None,
+        bool(plain.get("is_async", False)),
+        str(plain.get("name", "")),
+        plain.get("deadline_at"),
+    )
+
+
+@lru_cache(maxsize=4096)
+def needs_from_json(text: str) -> Needs:
+    return Needs.parse(json.loads(text))
+
+
+@lru_cache(maxsize=4096)
+def needs_to_json(needs: Needs) -> str:
+    return json.dumps(needs.to_plain(), sort_keys=True)
+
+
+def encode_story(story: list[tuple[Any, ...]]) -> bytes:
+    data: bytes = msgpack.packb(story)
+    return data
+
+
+def decode_story(data: bytes) -> list[tuple[Any, ...]]:
+    """Attempts as tuples of Attempt's fields, in order: number, lease_no, unit, boot, cause, start, end, text."""
+    return [tuple(item) for item in msgpack.unpackb(data)] if data else []
+
+
+AGEING_S = 60.0  # one step of priority is worth this much waiting
+
+
+def order_key(priority: int, deadline_at: float | None, submitted_at: float) -> tuple[float, float, float]:
+    """Priority with ageing, then deadline, then age; smaller goes first.
+
+    Each priority step moves a task `AGEING_S` back in time, and times are compared in slots of that length: so a low
+    priority is overtaken only by what came at most so many slots later, and never starves. Within a slot the earlier
+    deadline goes first, then the older task. The key never changes, so a heap can keep it.
+    """
+    slot = (submitted_at - priority * AGEING_S) // AGEING_S
+    return (slot, deadline_at if deadline_at is not None else float("inf"), submitted_at)
+
+
+class Task:
+    """A live task: its fixed row, and the mutable part."""
+
+    __slots__ = (
+        "attempts", "boot", "cancel", "cause", "ended_at", "evictions", "failures", "fixed", "kill", "lease_no",
+        "needs", "not_before", "options", "order", "payload", "payload_blob", "pinned", "place", "queued_no",
+        "settle_no", "solo", "started_at", "state", "story", "term", "text", "turn_seq", "unit",
+    )  # fmt: skip
+
+    def __init__(self, fixed: TaskFixed, needs: Needs, not_before: float = 0.0) -> None:
+        self.fixed = fixed
+        self.needs = needs
+        self.options = Options.read(fixed.options)
+        self.order = order_key(self.options.priority, self.options.deadline_at, fixed.submitted_at)
+        self.state = TaskState.QUEUED
+        self.lease_no = 0
+        self.term = 0
+        self.turn_seq = 0
+        self.unit = ""
+        self.boot = 0
+        self.attempts = 0
+        self.failures = 0
+        self.evictions = 0
+        self.solo = False
+        self.pinned = False
+        self.cancel = False
+        self.kill = False  # memory only: a cancel mark that may kill
+        self.not_before = not_before
+        self.started_at = 0.0
+        self.ended_at = 0.0
+        self.cause = ""
+        self.text = ""
+        self.story: list[tuple[Any, ...]] = []
+        self.payload = b""
+        self.payload_blob = ""
+        self.settle_no = 0
+        self.queued_no = 0  # which heap entry is valid
+        self.place = ""  # where in the queue: lane, delayed, special, or nowhere
+
+    @property
+    def id(self) -> str:
+        return self.fixed.id
+
+    def row(self) -> TaskMutable:
+        return TaskMutable(
+            self.fixed.id, self.state.value, needs_to_json(self.needs), self.lease_no, self.term, self.turn_seq,
+            self.unit, self.boot, self.attempts, self.failures, self.evictions, self.solo, self.pinned, self.cancel,
+            self.not_before, self.started_at, self.ended_at, self.cause, self.text,
+            encode_story(self.story) if self.story else b"", self.payload, self.payload_blob, self.settle_no,
+        )  # fmt: skip
+
+    @classmethod
+    def from_row(cls, row: TaskRow) -> Task:
+        fixed, mutable = row
+        task = cls(fixed, needs_from_json(mutable.needs))
+        task.state = TaskState(mutable.state)
+        for name in (
+            "lease_no", "term", "turn_seq", "unit", "boot", "attempts", "failures", "evictions", "not_before",
+            "started_at", "ended_at", "cause", "text", "payload", "payload_blob", "settle_no",
+        ):  # fmt: skip
+            setattr(task, name, getattr(mutable, name))
+        task.solo, task.pinned, task.cancel = bool(mutable.solo), bool(mutable.pinned), bool(mutable.cancel)
+        task.story = decode_story(mutable.story)
+        return task
+
+    def final(self) -> Final:
+        return Final(
+            self.fixed.id, self.state.value, self.cause, self.text, self.payload, self.payload_blob, self.unit,
+            encode_story(self.story) if self.story else b"", self.settle_no,
+        )  # fmt: skip
+
+
+def final_of_row(row: TaskRow) -> Final:
+    fixed, mutable = row
+    return Final(
+        fixed.id, mutable.state, mutable.cause, mutable.text, mutable.payload, mutable.payload_blob, mutable.unit,
+        mutable.story, mutable.settle_no,
+    )  # fmt: skip
+
+
+@dataclass(slots=True)
+class Held:
+    """A lease as the keeper watches it."""
+
+    task: Task
+    renewed_mono: float  # its grant, or the last message that listed it
+    listed: bool = False  # whether its unit ever listed it
+
+
+@dataclass(slots=True)
+class Unit:
+    card: Card
+    boot: int = 0
+    readiness: Readiness = Readiness.ASLEEP
+    pack: str | None = None
+    n: int = 0
+    lent_at: float = 0.0
+    failed_births: int = 0
+    reason: str = ""
+    day_state: bytes = b""
+    wake_at: float = 0.0
+    pid: int = 0
+    node: str = ""
+    # Memory only:
+    held: dict[int, Held] = field(default_factory=dict)
+    heard_mono: float = 0.0
+    waking_until_mono: float = 0.0
+    home_since_mono: float = float("-inf")
+    version: int = 0  # of the roster, when this row last changed
+    card_version: int = 0
+    fast_fails: int = 0
+
+    @property
+    def id(self) -> str:
+        return self.card.unit
+
+    def row(self) -> UnitRow:
+        return UnitRow(
+            self.card.unit, card_to_json(self.card), self.boot, self.readiness.value, self.pack, self.n, self.lent_at,
+            self.failed_births, self.reason, self.day_state, self.wake_at, self.pid, self.node,
+        )  # fmt: skip
+
+    @classmethod
+    def from_row(cls, row: UnitRow) -> Unit:
+        return cls(
+            card_from_json(row.card), row.boot, Readiness(row.readiness), row.pack, row.n, row.lent_at,
+            row.failed_births, row.reason, row.day_state, row.wake_at, row.pid, row.node,
+        )  # fmt: skip
+
+    @property
+    def holds_solo(self) -> bool:
+        return any(held.task.solo for held in self.held.values())
+
+
+@dataclass(slots=True)
+class ParkedTurn:
+    """A turn that waits for work, for a cancellation, or for its time."""
+
+    seq: int
+    since_mono: float
+    asks: dict[str, int]  # unit -> leases it can still take
+    roster_version: int
+    acked: dict[str, list[int]]
+    cancels: dict[str, list[tuple[int, bool, str]]]
+
+
+@dataclass(slots=True)
+class Pack:
+    spec: PackSpec
+    term: int = 0
+    alpha: str | None = None
+    alpha_boot: int = 0
+    turn_seq: int = 0
+    draining: bool = False  # dropped: its members leave, nothing new is leased
+    dropped_dead: int = 0
+    # Memory only:
+    closed: bool = False  # drained by hand: no new tasks
+    renewed_mono: float = float("-inf")
+    crowned_mono: float = float("-inf")
+    vacant_of: str | None = None  # who held the term before
+    vacant_reason: str = ""
+    first_lease: bool = False  # whether the present term handed out its first lease
+    parked: ParkedTurn | None = None
+    plan: tuple[str, ...] = ()
+    asked_mono: float = float("-inf")  # when the keeper last asked somebody to lead
+    tokens: float = 0.0
+    tokens_mono: float = float("-inf")
+    unmet: dict[Needs, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    def row(self) -> PackRow:
+        return PackRow(
+            self.spec.name, pack_to_json(self.spec), self.term, self.alpha, self.alpha_boot, self.turn_seq,
+            self.draining, self.dropped_dead,
+        )  # fmt: skip
+
+    @classmethod
+    def from_row(cls, row: PackRow) -> Pack:
+        return cls(
+            pack_from_json(row.spec), row.term, row.alpha, row.alpha_boot, row.turn_seq, bool(row.draining),
+            row.dropped_dead,
+        )  # fmt: skip

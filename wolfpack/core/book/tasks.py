@@ -1,0 +1,529 @@
+"""The book's task desk: submit, grant, renew, settle, cancel, expire.
+
+A task is live while queued or leased and is found here; a final one stays until its end is durable, then only the
+ledger knows it. Every change of state goes through `core.tasks.move`, so an illegal one raises and changes nothing.
+One function, `settle`, takes every report, whoever brings it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from math import ceil
+
+from wolfpack.core.book.journal import Journal
+from wolfpack.core.book.queue import Queue
+from wolfpack.core.book.state import Held, Instant, Pack, ParkedTurn, Task, Unit, final_of_row, needs_from_json
+from wolfpack.core.retry import judge
+from wolfpack.core.rows import TaskFixed, TaskRow
+from wolfpack.core.tasks import TaskEvent, move
+from wolfpack.core.wire import Final, Submit, SubmitItem
+from wolfpack.errors import QueueFull
+from wolfpack.events import FirstLease, NeedUnmet, TaskDied, TaskPinned
+from wolfpack.model import FINAL_STATES, Attempt, Cause, Job, Needs, Report, TaskState
+
+Ack = tuple[str, str, Final | None]  # what became of one item: "queued", "joined", "final" or "refused: why"; its task
+
+
+@dataclass(slots=True)
+class Keyed:
+    """What a batch needs to know of tasks that only the ledger knows."""
+
+    ids: dict[str, TaskRow] = field(default_factory=dict)
+    keys: dict[str, TaskRow] = field(default_factory=dict)
+
+
+class TaskDesk:
+    def __init__(self, journal: Journal, packs: dict[str, Pack], units: dict[str, Unit], lease_s: float) -> None:
+        self._journal = journal
+        self._packs = packs
+        self._units = units
+        self._lease_s = lease_s
+        self.live: dict[str, Task] = {}
+        self.settled: dict[str, Task] = {}  # final, but not yet durable: the newest commit's
+        self._settling: dict[str, Task] = {}  # and those whose commit is under way
+        self._keys: dict[tuple[str, str], Task] = {}  # of tasks in the three tables above
+        self.queues: dict[str, Queue] = {}
+        self.clients: dict[str, int] = {}
+        self.counts: dict[str, Counter[TaskState]] = {}
+        self._joined: dict[str, set[str]] = {}  # task -> clients that watch it beside its own
+        self._deadlines: dict[str, Task] = {}
+        self.functions: set[str] = set()
+        self._lost_on: dict[str, tuple[float, str]] = {}  # node -> when a unit was last lost there, and which
+
+    # --- finding ------------------------------------------------------------------------------------------------
+
+    def find(self, task_id: str) -> Task | None:
+        return self.live.get(task_id) or self.settled.get(task_id) or self._settling.get(task_id)
+
+    def taken(self) -> None:
+        """A commit was taken from the journal; its finals stay findable until it is durable."""
+        self._settling, self.settled = self.settled, {}
+
+    def committed(self) -> None:
+        """The commit last taken is durable."""
+        for task in self._settling.values():
+            if task.fixed.key is not None:
+                self._keys.pop((task.fixed.pack, task.fixed.key), None)
+        self._settling = {}
+
+    def unknown(self, submit: Submit) -> tuple[list[str], list[str]]:
+        """The ids and keys of a batch that only the ledger can tell about: it must be asked before `submit`."""
+        highest = self.clients.get(submit.client, -1)
+        ids = [f"{submit.client}:{item.counter}" for item in submit.items if item.counter <= highest]
+        keys = [item.key for item in submit.items if item.key is not None]
+        return (
+            [each for each in ids if self.find(each) is None],
+            [each for each in keys if (submit.pack, each) not in self._keys],
+        )
+
+    def restore(self, task: Task, at: Instant) -> None:
+        """Takes a live task from the ledger; its lease gets a fresh start."""
+        self.live[task.fixed.id] = task
+        if task.fixed.key is not None:
+            self._keys[task.fixed.pack, task.fixed.key] = task
+        if task.options.deadline_at is not None:
+            self._deadlines[task.fixed.id] = task
+        queue = self.queues.setdefault(task.fixed.pack, Queue())
+        if task.state is TaskState.QUEUED:
+            queue.push(task, at.wall)
+            return
+        queue.lane(task.needs).leased += 1
+        unit = self._units.get(task.unit)
+        if unit is not None:
+            unit.held[task.lease_no] = Held(task, at.mono)
+
+    # --- submit -------------------------------------------------------------------------------------------------
+
+    def submit(self, at: Instant, submit: Submit, known: Keyed) -> list[Ack]:
+        """Queues a batch; what was submitted before is answered with its present state.
+
+        Raises:
+            QueueFull: the pack's `queue_max` leaves no room for the batch; nothing was queued.
+        """
+        pack = self._packs[submit.pack]
+        queue = self.queues.setdefault(pack.name, Queue())
+        counts = self.counts.setdefault(pack.name, Counter())
+        if pack.spec.queue_max is not None and counts[TaskState.QUEUED] + len(submit.items) > pack.spec.queue_max:
+            fresh = sum(1 for item in submit.items if self._is_new(submit, item, known))
+            if fresh and counts[TaskState.QUEUED] + fresh > pack.spec.queue_max:
+                raise QueueFull(
+                    f"Pack {pack.name!r} has {counts[TaskState.QUEUED]} queued tasks and queue_max is "
+                    f"{pack.spec.queue_max}; {fresh} more do not fit."
+                )
+        for fn, code in submit.functions:
+            if fn not in self.functions:
+                self.functions.add(fn)
+                self._journal.functions.append((fn, code))
+        highest = self.clients.get(submit.client, -1)
+        acks = [self._submit_one(at, pack, queue, submit.client, item, highest, known) for item in submit.items]
+        if submit.items:
+            self.clients[submit.client] = max(highest, max(item.counter for item in submit.items))
+        return acks
+
+    def _is_new(self, submit: Submit, item: SubmitItem, known: Keyed) -> bool:
+        task_id = f"{submit.client}:{item.counter}"
+        if self.find(task_id) or task_id in known.ids:
+            return False
+        return item.key is None or ((submit.pack, item.key) not in self._keys and item.key not in known.keys)
+
+    def _submit_one(
+        self, at: Instant, pack: Pack, queue: Queue, client: str, item: SubmitItem, highest: int, known: Keyed
+    ) -> Ack:
+        task_id = f"{client}:{item.counter}"
+        if item.counter <= highest:
+            repeated = self.find(task_id)
+            if repeated is not None:
+                return _ack(repeated)
+            if task_id in known.ids:
+                return "final", task_id, final_of_row(known.ids[task_id])
+        if item.key is not None:
+            double = self._keys.get((pack.name, item.key))
+            if double is not None:
+                if double.fixed.digest != item.digest:
+                    return _conflict(item.key, double.fixed.id)
+                self._joined.setdefault(double.fixed.id, set()).add(client)
+                return _ack(double, joined=True)
+            if item.key in known.keys:
+                row = known.keys[item.key]
+                if row.fixed.digest != item.digest:
+                    return _conflict(item.key, row.fixed.id)
+                return "final", row.fixed.id, final_of_row(row)
+        needs = pack.spec.needs if item.needs is None else needs_from_json(item.needs)
+        unmet = self._unmet(at, pack, needs)
+        if unmet and pack.spec.infeasible == "fail":
+            return f"infeasible: {unmet}", task_id, None
+        options = item.options
+        if item.deadline_s is not None:
+            options = f'{options[:-1]}{"," if len(options) > 2 else ""}"deadline_at":{at.wall + item.deadline_s!r}}}'
+        fixed = TaskFixed(
+            task_id, pack.name, client, item.counter, item.key, item.fn, item.digest, item.args, item.blob, options,
+            at.wall,
+        )  # fmt: skip
+        task = Task(fixed, needs, at.wall + item.delay_s if item.delay_s > 0 else 0.0)
+        self.live[task_id] = task
+        if item.key is not None:
+            self._keys[pack.name, item.key] = task
+        if item.deadline_s is not None:
+            self._deadlines[task_id] = task
+        self._journal.new_tasks.append(task)
+        self._journal.tasks[task_id] = task
+        self.counts[pack.name][TaskState.QUEUED] += 1
+        queue.push(task, at.wall)
+        return "queued", task_id, None
+
+    def _unmet(self, at: Instant, pack: Pack, needs: Needs) -> str:
+        """Why no card can ever serve these needs, with numbers; empty when one can. Said once a set of needs."""
+        if needs in pack.unmet:
+            return pack.unmet[needs]
+        cards = [unit.card for unit in self._units.values()]
+        why = ""
+        if not any(needs.fits(card.offer) for card in cards):
+            lacking = [(needs.missing_from(card.offer), card.unit) for card in cards]
+            best = min(lacking, key=lambda each: (len(each[0]), each[1]), default=((), ""))
+            nearest = f" The nearest, {best[1]}, lacks {' and '.join(best[0])}." if best[1] else ""
+            why = f"No unit can serve {needs}: none of the den's {len(cards)} cards offers it.{nearest}"
+            self._journal.publish(at, NeedUnmet(pack=pack.name, needs=str(needs), reason=why))
+        pack.unmet[needs] = why
+        return why
+
+    def join(self, client: str, task_id: str) -> Task | None:
+        """Adds a live task to this client's watch."""
+        task = self.find(task_id)
+        if task is not None and task.fixed.client != client:
+            self._joined.setdefault(task_id, set()).add(client)
+        return task
+
+    # --- granting -----------------------------------------------------------------------------------------------
+
+    def grant(self, at: Instant, pack: Pack, turn: ParkedTurn) -> dict[str, list[Job]]:
+        """Leases due tasks to the units that asked, the narrowest unit first and none above its share."""
+        queue = self.queues.get(pack.name)
+        if queue is None or (not queue.runnable and not queue.delayed):
+            return {}
+        queue.release_due(at.wall)
+        budget = self._rate_budget(at, pack)
+        granted: dict[str, list[Job]] = {}
+        asking = [unit for name in turn.asks if (unit := self._units.get(name)) and turn.asks[name] > 0]
+        asking.sort(key=lambda unit: (_width(unit), unit.card.unit))
+        for position, unit in enumerate(asking):
+            left = len(asking) - position
+            share = min(turn.asks[unit.id], ceil(queue.runnable / left), budget)
+            jobs = [self._lease(at, pack, unit, task, turn.seq) for task in self._next_for(pack, queue, unit, share)]
+            if jobs:
+                granted[unit.id] = jobs
+                turn.asks[unit.id] -= len(jobs)
+                budget -= len(jobs)
+                if pack.spec.rate_per_s is not None:
+                    pack.tokens -= len(jobs)
+        if granted and not pack.first_lease:
+            pack.first_lease = True
+            self._journal.publish(at, FirstLease(pack=pack.name, term=pack.term, unit=next(iter(granted))))
+        return granted
+
+    def _next_for(self, pack: Pack, queue: Queue, unit: Unit, share: int) -> Iterator[Task]:
+        if share <= 0 or unit.holds_solo:
+            return
+        if queue.special:
+            offer, lent_out = unit.card.offer, pack.spec.lendable or unit.card.nature == "werewolf"
+
+            def fits(task: Task) -> bool:
+                return task.needs.fits(offer) and not (task.pinned and lent_out and self._pin_holds(pack, task))
+
+            special = queue.pop_special(lambda task: fits(task) and not (task.solo and unit.held))
+            if special is not None:
+                if queue.solo_unit == unit.id:
+                    queue.solo_unit = None
+                yield special
+                if special.solo:
+                    return
+                share -= 1
+            elif any(task.solo and fits(task) for task in queue.special.values()):
+                holder = self._units.get(queue.solo_unit or "")
+                if holder is None or holder.pack != pack.name:
+                    queue.solo_unit = unit.id
+                if queue.solo_unit == unit.id:
+                    return  # it runs dry, to take the solo task alone
+        yield from queue.pop(unit.card.offer, share)
+
+    def _pin_holds(self, pack: Pack, task: Task) -> bool:
+        """A pin is dropped where no unit that stays could serve the task."""
+        if pack.spec.lendable:
+            return False
+        return any(unit.card.nature != "werewolf" and task.needs.fits(unit.card.offer) for unit in self._units.values())
+
+    def _rate_budget(self, at: Instant, pack: Pack) -> int:
+        """A token bucket of one second's starts."""
+        rate = pack.spec.rate_per_s
+        if rate is None:
+            return 1 << 30
+        passed = min(at.mono - pack.tokens_mono, 1.0)
+        pack.tokens = min(max(rate, 1.0), pack.tokens + rate * passed)
+        pack.tokens_mono = at.mono
+        return int(pack.tokens)
+
+    def _lease(self, at: Instant, pack: Pack, unit: Unit, task: Task, seq: int) -> Job:
+        task.state = move(task.state, TaskEvent.GRANT)
+        self._journal.last_lease_no += 1
+        task.lease_no = self._journal.last_lease_no
+        task.term, task.turn_seq = pack.term, seq
+        task.unit, task.boot = unit.card.unit, unit.boot
+        task.not_before = 0.0
+        task.cause = task.text = ""
+        unit.held[task.lease_no] = Held(task, at.mono)
+        counts = self.counts[pack.name]
+        counts[TaskState.QUEUED] -= 1
+        counts[TaskState.LEASED] += 1
+        self.queues[pack.name].lane(task.needs).leased += 1
+        self._journal.tasks[task.fixed.id] = task
+        return job_of(task)
+
+    # --- renewing and settling ----------------------------------------------------------------------------------
+
+    def renew(self, at: Instant, unit: Unit, held: Iterable[int]) -> list[tuple[int, bool, str]]:
+        """Renews the leases a unit listed; says which of them are to be cancelled."""
+        cancels = []
+        for lease_no in held:
+            lease = unit.held.get(lease_no)
+            if lease is None:
+                continue
+            lease.renewed_mono = at.mono
+            lease.listed = True
+            if lease.task.cancel:
+                cancels.append(_cancel_order(lease.task))
+        return cancels
+
+    def settle(self, at: Instant, unit: Unit | None, name: str, boot: int, reports: Iterable[Report]) -> list[int]:
+        """Takes reports on leases; every one is acknowledged, whether it settled its task or came too late.
+
+        Args:
+            unit: the sender's row, or None when it is no longer known.
+            name: the sender, for the record of ghosts.
+            boot: the sender's boot.
+            reports: in the order in which the leases ended.
+        """
+        acked = []
+        for report in reports:
+            acked.append(report.lease_no)
+            task = self.find(report.task_id)
+            if task is None or task.lease_no != report.lease_no or (task.unit, task.boot) != (name, boot):
+                why = "the task is final" if task is None else f"lease {task.lease_no} came after it"
+                self._ghost(at, report, name, boot, why)
+            elif task.state is TaskState.LEASED:
+                alone = unit is not None and len(unit.held) == 1
+                if unit is not None:
+                    unit.held.pop(report.lease_no, None)
+                self._end_lease(at, task, report, alone=alone)
+            elif task.state is TaskState.QUEUED and report.cause == Cause.DONE:
+                self.queues[task.fixed.pack].discard(task)  # late, but nobody else has it
+                self._end_lease(at, task, report, alone=True)
+            elif task.state in FINAL_STATES and task.cause != report.cause:
+                self._ghost(at, report, name, boot, f"the task is {task.state}")
+        return acked
+
+    def _ghost(self, at: Instant, report: Report, name: str, boot: int, why: str) -> None:
+        if report.started and report.cause == Cause.DONE:
+            self._journal.note_ghost(at, report.lease_no, report.task_id, name, boot, report.cause, why)
+
+    def _end_lease(self, at: Instant, task: Task, report: Report, *, alone: bool, blameless: bool = False) -> None:
+        pack = self._packs[task.fixed.pack]
+        queue = self.queues[pack.name]
+        counts = self.counts[pack.name]
+        lane = queue.lane(task.needs)
+        policy = task.options.retry or pack.spec.retry
+        cause = Cause(report.cause)
+        verdict = judge(
+            cause=cause, started=report.started, policy=policy, attempts=task.attempts, failures=task.failures,
+            evictions=task.evictions, solo=task.solo, pinned=task.pinned, alone=alone,
+            cancel=task.cancel and cause is not Cause.EXPIRED,
+            progressed=report.progressed, kinds=report.kinds, retry_after_s=report.retry_after_s, needs=task.needs,
+            blameless=blameless, rng=self._journal.rng,
+        )  # fmt: skip
+        before = task.state
+        after = move(before, verdict.event)
+        if before is TaskState.LEASED:
+            lane.leased -= 1
+        counts[before] -= 1
+        counts[after] += 1
+        if report.started:
+            story = (
+                task.attempts + 1, report.lease_no, task.unit, task.boot, cause.value, report.started_at,
+                report.ended_at, report.text,
+            )  # fmt: skip
+            task.story.append(story)
+            if cause is Cause.DONE:
+                lane.note_service(max(report.ended_at - report.started_at, 1e-6))
+        task.state = after
+        task.attempts, task.failures, task.evictions = verdict.attempts, verdict.failures, verdict.evictions
+        task.cause = cause.value
+        task.text = report.text or verdict.reason
+        self._journal.tasks[task.fixed.id] = task
+        if after is TaskState.QUEUED:
+            if verdict.pinned and not task.pinned:
+                self._journal.publish(at, TaskPinned(pack=pack.name, task_id=task.id, reason=verdict.reason))
+            task.solo, task.pinned, task.needs = verdict.solo, verdict.pinned, verdict.needs
+            task.not_before = at.wall + verdict.not_before_delay_s if verdict.not_before_delay_s > 0 else 0.0
+            queue.push(task, at.wall)
+            return
+        task.started_at, task.ended_at = report.started_at, report.ended_at
+        task.payload, task.payload_blob = report.payload, report.blob
+        if after is TaskState.CANCELLED:
+            task.cause, task.text = Cause.CANCELLED.value, task.text or "cancelled while it ran"
+        if after is TaskState.DEAD:
+            task.text = verdict.reason if not report.text else f"{report.text} ({verdict.reason})"
+            self._journal.publish(
+                at, TaskDied(pack=pack.name, task_id=task.id, cause=cause.value, reason=task.text[:500])
+            )
+        self._finish(task)
+
+    def _finish(self, task: Task) -> None:
+        task_id = task.fixed.id
+        del self.live[task_id]
+        self._deadlines.pop(task_id, None)
+        self.settled[task_id] = task
+        self._journal.note_final(task)
+        for client in self._joined.pop(task_id, ()):
+            self._journal.note_final_for(client, task)
+
+    def end_without_report(self, at: Instant, unit: Unit, held: Held, cause: Cause, text: str, *, alone: bool) -> None:
+        """Ends a lease its unit can no longer speak for (lost, silent), or never learned of."""
+        unit.held.pop(held.task.lease_no, None)
+        blameless = cause is Cause.LOST and self._lost_together(at, unit)
+        started = cause is Cause.LOST and alone
+        since = held.task.started_at or at.wall
+        report = Report(held.task.lease_no, held.task.id, cause.value, started, since, at.wall, text=text)
+        self._end_lease(at, held.task, report, alone=alone, blameless=blameless)
+
+    def lose(self, at: Instant, unit: Unit, reason: str) -> None:
+        """Every lease of a vanished unit ends as LOST; if it held several, none of them is blamed."""
+        alone = len(unit.held) == 1
+        for held in list(unit.held.values()):
+            if held.task.cancel and held.task.cause == Cause.EXPIRED:
+                self.end_without_report(at, unit, held, Cause.EXPIRED, "its deadline passed", alone=alone)
+            else:
+                self.end_without_report(at, unit, held, Cause.LOST, reason, alone=alone)
+        self._lost_on[unit.node] = (at.mono, unit.id)
+
+    def _lost_together(self, at: Instant, unit: Unit) -> bool:
+        when, other = self._lost_on.get(unit.node, (float("-inf"), unit.id))
+        return other != unit.id and at.mono - when <= self._lease_s
+
+    def expire(self, at: Instant) -> None:
+        """Judges life, not age: leases nobody listed for `lease_s` return; deadlines that passed bury their tasks."""
+        for unit in self._units.values():
+            late = [held for held in unit.held.values() if at.mono - held.renewed_mono > self._lease_s]
+            alone = len(unit.held) == 1
+            for held in late:
+                if held.listed:
+                    text = f"{unit.id} did not renew its lease for {self._lease_s:g} s"
+                    self.end_without_report(at, unit, held, Cause.LOST, text, alone=alone)
+                else:
+                    self.end_without_report(
+                        at, unit, held, Cause.RETURNED, f"the lease never arrived at {unit.id}", alone=alone
+                    )
+        for task in [each for each in self._deadlines.values() if (each.options.deadline_at or 0) <= at.wall]:
+            if task.state is TaskState.QUEUED:
+                self.queues[task.fixed.pack].discard(task)
+                report = Report(task.lease_no, task.id, Cause.EXPIRED.value, False, 0.0, at.wall, text="")
+                self._end_lease(at, task, report, alone=False)
+            elif not task.cancel:
+                task.cancel, task.kill, task.cause = True, True, Cause.EXPIRED.value
+
+    # --- by hand ------------------------------------------------------------------------------------------------
+
+    def cancel(self, at: Instant, task_ids: Iterable[str], *, kill: bool) -> tuple[list[str], set[str]]:
+        """Cancels queued tasks at once and marks leased ones. Returns those found, and the packs that must be told."""
+        found, packs = [], set()
+        for task_id in task_ids:
+            task = self.live.get(task_id)
+            if task is None:
+                continue
+            found.append(task_id)
+            if task.state is TaskState.QUEUED:
+                self.queues[task.fixed.pack].discard(task)
+                self._close(at, task, TaskEvent.CANCEL, Cause.CANCELLED, "cancelled before it started")
+            else:
+                task.cancel, task.kill = True, task.kill or kill
+                self._journal.tasks[task_id] = task
+                packs.add(task.fixed.pack)
+        return found, packs
+
+    def _close(self, at: Instant, task: Task, event: TaskEvent, cause: Cause, text: str) -> None:
+        """Ends a queued task without a report."""
+        after = move(task.state, event)
+        counts = self.counts[task.fixed.pack]
+        counts[task.state] -= 1
+        counts[after] += 1
+        task.state, task.cause, task.text, task.ended_at = after, cause.value, text, at.wall
+        if after is TaskState.DEAD:
+            self._journal.publish(
+                at, TaskDied(pack=task.fixed.pack, task_id=task.id, cause=cause.value, reason=text[:500])
+            )
+        self._finish(task)
+
+    def clear(self, at: Instant, pack: str, reason: str) -> None:
+        """Cancels everything of a pack that has not started, and marks the rest."""
+        ids = [task.id for task in self.live.values() if task.fixed.pack == pack]
+        self.cancel(at, ids, kill=True)
+        for task_id in ids:
+            task = self.find(task_id)
+            if task is not None and task.state is TaskState.CANCELLED:
+                task.text = reason
+
+    def replay(self, at: Instant, row: TaskRow, needs: Needs | None) -> None:
+        """Queues a dead letter again with fresh budgets, and with other needs if given."""
+        task = Task.from_row(row)
+        task.state = move(task.state, TaskEvent.REPLAY)
+        task.failures = task.evictions = 0
+        task.solo = task.pinned = task.cancel = False
+        task.needs = needs or task.needs
+        task.payload, task.payload_blob, task.settle_no, task.cause, task.text = b"", "", 0, "", "replayed by a person"
+        counts = self.counts[task.fixed.pack]
+        counts[TaskState.DEAD] -= 1
+        counts[TaskState.QUEUED] += 1
+        self.live[task.id] = task
+        if task.fixed.key is not None:
+            self._keys[task.fixed.pack, task.fixed.key] = task
+        self._journal.tasks[task.id] = task
+        self.queues.setdefault(task.fixed.pack, Queue()).push(task, at.wall)
+
+    def cancels_of(self, unit: Unit) -> list[tuple[int, bool, str]]:
+        return [_cancel_order(held.task) for held in unit.held.values() if held.task.cancel]
+
+    def service_times(self, pack: str) -> Mapping[Needs, float | None]:
+        return {needs: lane.service_s for needs, lane in self.queues.setdefault(pack, Queue()).lanes.items()}
+
+
+def job_of(task: Task) -> Job:
+    return Job(
+        task.lease_no, task.fixed.id, task.fixed.fn, task.fixed.args, task.fixed.blob, task.fixed.key or "",
+        task.attempts + 1, task.options.timeout_s, task.options.is_async, task.term,
+    )  # fmt: skip
+
+
+def attempts_of(story: Iterable[tuple[object, ...]]) -> tuple[Attempt, ...]:
+    names = ("number", "lease_no", "unit", "boot", "cause", "started_at", "ended_at", "text")
+    return tuple(
+        Attempt(**{**dict(zip(names, item, strict=True)), "cause": Cause(str(item[4]))})  # type: ignore[arg-type]
+        for item in story
+    )  # fmt: skip
+
+
+def _cancel_order(task: Task) -> tuple[int, bool, str]:
+    cause = Cause.EXPIRED if task.cause == Cause.EXPIRED else Cause.CANCELLED
+    return (task.lease_no, task.kill, cause.value)
+
+
+def _width(unit: Unit) -> int:
+    return len(unit.card.offer.tags) + len(unit.card.offer.measures)
+
+
+def _ack(task: Task, *, joined: bool = False) -> Ack:
+    if task.state in FINAL_STATES:
+        return "final", task.fixed.id, task.final()
+    return "joined" if joined else "queued", task.fixed.id, None
+
+
+def _conflict(key: str, task_id: str) -> Ack:
+    return f"conflict: the key {key!r} was used by task {task_id} with other code or other arguments", task_id, None
