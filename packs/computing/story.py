@@ -52,7 +52,7 @@ def failovers(events: Sequence[wolfpack.Recorded], pack: str, kills: Sequence[Ki
         match event:
             case wolfpack.AlphaCrowned():
                 reigning = event.term
-            case wolfpack.AlphaDeposed() if not released(event):
+            case wolfpack.AlphaDeposed() if unwished(event):
                 ended_at, ended_term = item.at if ended_at is None else ended_at, event.term
             case wolfpack.FirstLease() if ended_at is not None and event.term > ended_term:
                 found.append(round(item.at - ended_at, 4))
@@ -62,9 +62,9 @@ def failovers(events: Sequence[wolfpack.Recorded], pack: str, kills: Sequence[Ki
     return found
 
 
-def released(event: wolfpack.AlphaDeposed) -> bool:
-    """Whether the alpha let go of its term itself: it slept, went home, drained, or handed over."""
-    return "release" in event.reason or "hand" in event.reason
+def unwished(event: wolfpack.AlphaDeposed) -> bool:
+    """Whether the term ended because its alpha died or was not heard; else it let go: it left, slept, handed over."""
+    return "vanished" in event.reason or "silent" in event.reason
 
 
 class Size(NamedTuple):

@@ -26,7 +26,7 @@ def folder(tmp_path):
     root = tmp_path / "src"
     (root / "sub").mkdir(parents=True)
     for number in range(9):
-        (root / f"m{number}.py").write_text("def f(a):\n" + f"    if a: pass\n" * number + "    return a\n")
+        (root / f"m{number}.py").write_text("def f(a):\n" + "    if a: pass\n" * number + "    return a\n")
     (root / "sub" / "deep.py").write_text("x = 1\n")
     (root / "bad.py").write_text("def f(:\n")
     (root / "gone.py").symlink_to(root / "nowhere")
@@ -202,7 +202,10 @@ def test_the_alpha_is_killed_once_when_the_fraction_is_settled_and_the_failover_
     def kill(pack):
         settled_at_kill.append(sum(future.done() for future in den.by_key.values()))
         at = den.recorded[-1].at + 10
-        den.publish(wolfpack.AlphaDeposed(pack="computing", term=1, unit="grey-2", boot=1, reason="died"), at=at + 0.25)
+        den.publish(
+            wolfpack.AlphaDeposed(pack="computing", term=1, unit="grey-2", boot=1, reason="grey-2 vanished: it died"),
+            at=at + 0.25,
+        )
         den.crown("grey-1")
         den.publish(wolfpack.FirstLease(pack="computing", term=2, unit="grey-1"), at=at + 0.5)
         next_alpha.set()

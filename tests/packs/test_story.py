@@ -1,5 +1,7 @@
 """Leadership and size of a run, folded from events."""
 
+import pytest
+
 import wolfpack
 from packs.computing.story import Kill, Size, alphas, failovers, read_events, size
 from tests.packs.fake import FakeDen
@@ -18,7 +20,7 @@ def crowned(term, unit, pack=PACK):
     return wolfpack.AlphaCrowned(pack=pack, term=term, unit=unit, boot=1, previous=None, reason="")
 
 
-def deposed(term, unit, reason="its process died", pack=PACK):
+def deposed(term, unit, reason="a vanished: its process died", pack=PACK):
     return wolfpack.AlphaDeposed(pack=pack, term=term, unit=unit, boot=1, reason=reason)
 
 
@@ -63,8 +65,14 @@ def test_a_kill_is_a_failover_also_where_nobody_wrote_down_the_end_of_the_term()
     assert [1.0] == failovers(events, PACK, [Kill("a", 1, 99, 4.5)])
 
 
-def test_a_term_that_its_alpha_released_is_no_failover():
-    events = told((5.0, deposed(1, "a", "released: goes to sleep")), (90.0, first_lease(2, "b")))
+def test_a_silent_alpha_is_a_failover_too():
+    events = told((5.0, deposed(1, "a", "a was silent for 1.02 s")), (5.5, first_lease(2, "b")))
+    assert [0.5] == failovers(events, PACK)
+
+
+@pytest.mark.parametrize("reason", ["a released its term", "a left (free for 10 s)"])
+def test_a_term_that_its_alpha_let_go_is_no_failover(reason):
+    events = told((5.0, deposed(1, "a", reason)), (90.0, first_lease(2, "b")))
     assert [] == failovers(events, PACK)
 
 
