@@ -1,7 +1,5 @@
 """The table of task states: every pair of state and event, and the diagram in the docs."""
 
-# ruff: noqa: SIM300 (the expected value stands first)
-
 from __future__ import annotations
 
 from pathlib import Path
