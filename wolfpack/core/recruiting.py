@@ -141,7 +141,7 @@ def plan(
     for rung, c in taken:
         needs = seats[c.unit]
         kind = StepKind.SUMMON if rung in (1, 3) else StepKind.WAKE
-        source = f"{RUNGS[rung]} of pack {c.place}, which lends it" if c.place else RUNGS[rung]
+        source = f"member that pack {c.place} lends" if c.place is not None else RUNGS[rung]
         reason = f"{wants[needs]} more wanted for {needs}: {c.unit} is the next {source}."
         steps.append(Step(kind=kind, unit=c.unit, boot=c.boot, needs=needs, rung=rung, reason=reason))
     unmet = seating.missing()
