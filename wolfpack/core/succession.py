@@ -22,32 +22,15 @@ from typing import assert_never
 
 from wolfpack.core.howls import Howl, HowlKind, Peer
 from wolfpack.core.rivals import Rivals, council
+from wolfpack.model import Rank, Role, Timing, natural_key
+
+# isort: off
 from wolfpack.core.succession_words import (
-    Alone,
-    AskedToLead,
-    Claim,
-    ClaimFailed,
-    Crowned,
-    DeposedBy,
-    Event,
-    Following,
-    Granted,
-    Heard,
-    MemberHeard,
-    Order,
-    PeerLost,
-    PeersChanged,
-    Refused,
-    ReleaseTerm,
-    StepDown,
-    StoppedLeading,
-    Tell,
-    TermSeen,
-    Ticked,
-    TurnAnswered,
+    Alone, AskedToLead, Claim, ClaimFailed, Crowned, DeposedBy, Event, Following, Granted, Heard, MemberHeard, Order,
+    PeerLost, PeersChanged, Refused, ReleaseTerm, StepDown, StoppedLeading, Tell, TermSeen, Ticked, TurnAnswered,
     TurnFailed,
 )  # fmt: skip
-from wolfpack.model import Rank, Role, Timing, natural_key
+# isort: on
 
 __all__ = [
     "Alone", "Arbiter", "AskedToLead", "Claim", "ClaimFailed", "Crowned", "DeposedBy", "Event", "Following", "Granted",
@@ -247,12 +230,7 @@ class Succession:
 
     def _follow(self, now: float, term: int, unit: str, boot: int, lead: int) -> None:
         """Accepts this alpha; the caller made sure that the term is not older than the own."""
-        if (
-            self.usurp
-            and self._may_pretend()
-            and self.me.rank > Rank(lead, natural_key(unit))
-            and not self._rivals.outrank_me()
-        ):
+        if self.usurp and self._may_pretend() and self._ranks_first(Rank(lead, natural_key(unit))):
             self._learn(now, term, f"{unit} leads term {term} with a lower rank")
             self._become_pretender(now, f"{unit} leads with a lower rank", ask=False)
             return
@@ -431,6 +409,9 @@ class Succession:
         if (alpha, boot) == (self.me.unit, self.me.boot):
             self._on_granted(now, term)
             return
+        if Alarm.CLAIM not in self._alarms:  # too late to answer anything: it is only news
+            self._on_term(now, term, alpha, boot)
+            return
         if alpha is not None and term >= self.term and not self._is_released(term, alpha):
             self._learn(now, term, f"the keeper knows term {term}")
             if alpha != self.me.unit and not self._rivals.is_just_lost(now, alpha, boot):
@@ -527,6 +508,9 @@ class Succession:
 
     def _in_council(self) -> bool:
         return self._may_pretend() and self._rivals.am_in_council()
+
+    def _ranks_first(self, alpha: Rank) -> bool:
+        return self.me.rank > alpha and not self._rivals.outrank_me()
 
     def _ignores_row(self, alpha: str) -> bool:
         """Whether a row of my own term that names this alpha tells nothing new."""

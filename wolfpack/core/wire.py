@@ -98,6 +98,8 @@ class RosterEntry(NamedTuple):
     pack: str | None
     leases: int
     tenure_left_s: float  # a werewolf is not lent, or sent home, before
+    lendable: bool  # a member of a pack that lends its members
+    priority: int  # of that pack
     reason: str
 
 
@@ -131,7 +133,6 @@ class Hunt(NamedTuple):
     held: tuple[int, ...]
     settled: tuple[Report, ...]
     spare: int  # leases it could take beyond those it holds; 0 while it leaves
-    service_s: float | None  # its own mean time of a task
 
 
 class HuntReply(NamedTuple):
@@ -142,7 +143,7 @@ class HuntReply(NamedTuple):
     jobs: tuple[Job, ...] = ()
     acked: tuple[int, ...] = ()
     cancels: tuple[tuple[int, bool, str], ...] = ()
-    take_back: tuple[int, ...] = ()
+    renewed: int = 0  # the newest hunt of this unit whose leases the keeper is known to have renewed
     peers: tuple[tuple[str, int, int, bool], ...] | None = None  # unit, boot, lead, can_lead; None: unchanged
     leave: str = ""  # a reason: finish and leave the pack
 

@@ -228,6 +228,9 @@ class UnitDesk:
                 return f"{pack.name} is full: {len(others)} of {pack.spec.most}"
             if unit.pack == pack.name:
                 return f"{unit.id} is a member of {pack.name} already"
+            lender = self._packs.get(unit.pack or "")
+            if lender is not None and not (lender.spec.lendable and lender.spec.priority < pack.spec.priority):
+                return f"{lender.name} does not lend its members to {pack.name}"
         elif call.to not in ("free", "home", "asleep"):
             return f"there is no place {call.to!r}"
         if unit.pack is not None and not ordered:
@@ -406,11 +409,16 @@ class UnitDesk:
         return tuple(
             RosterEntry(
                 unit.id, card_to_json(unit.card) if unit.card_version > version else "", unit.boot,
-                unit.readiness.value, unit.pack, len(unit.held), self._tenure_left_s(at, unit), unit.reason,
+                unit.readiness.value, unit.pack, len(unit.held), self._tenure_left_s(at, unit),
+                *self._lends(unit), unit.reason,
             )
             for unit in self._units.values()
             if unit.version > version
         )  # fmt: skip
+
+    def _lends(self, unit: Unit) -> tuple[bool, int]:
+        pack = self._packs.get(unit.pack or "")
+        return (pack.spec.lendable, pack.spec.priority) if pack is not None else (False, 0)
 
     def _tenure_left_s(self, at: Instant, unit: Unit) -> float:
         if unit.card.nature is not Nature.WEREWOLF:
