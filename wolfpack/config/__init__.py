@@ -19,9 +19,9 @@ from typing import Any
 
 from wolfpack.config.document import read_document
 from wolfpack.config.faults import config_error
-from wolfpack.config.spec import den_spec
 from wolfpack.config.fields import schema as _schema
 from wolfpack.config.fields import validate
+from wolfpack.config.spec import den_spec
 from wolfpack.model import Card, DenSpec, Offer, PackSpec
 
 __all__ = ["laptop_spec", "load", "schema"]

@@ -46,6 +46,8 @@ class Document:
     values: dict[FieldPath, Spot] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
     _told: set[FieldPath] = field(default_factory=set)
+    _faulty: set[FieldPath] = field(default_factory=set)
+    _around_faults: set[FieldPath] = field(default_factory=set)
 
     def spot(self, path: FieldPath, *, of_key: bool = False) -> Spot:
         """Where the value of a field, or its key, stands; of a field that is not there, where its parent begins."""
@@ -61,13 +63,17 @@ class Document:
         """Adds a fault, unless the field already has one: the first one found is the cause of the others."""
         if path not in self._told:
             self._told.add(path)
-            self.faults.append(Fault(self.spot(path, of_key=of_key), path, text))
+            self.add_fault_at(self.spot(path, of_key=of_key), path, text)
+
+    def add_fault_at(self, spot: Spot, path: FieldPath, text: str) -> None:
+        self.faults.append(Fault(spot, path, text))
+        self._faulty.add(path)
+        self._around_faults.update(path[:length] for length in range(len(path) + 1))
 
     def is_clean(self, *paths: FieldPath) -> bool:
         """Whether no fault touches these fields: neither they, nor what they hold, nor what holds them."""
         return not any(
-            fault.path[: len(path)] == path or path[: len(fault.path)] == fault.path
-            for fault in self.faults
+            path in self._around_faults or any(path[:length] in self._faulty for length in range(len(path)))
             for path in paths
         )
 
@@ -117,19 +123,20 @@ def _refuse(file: str, spot: Spot, text: str) -> NoReturn:
 def _bytes_of(file: str) -> bytes:
     try:
         kind = Path(file).stat().st_mode
-        if stat.S_ISDIR(kind):
-            raise ConfigError(f"{file}: this is a folder; name the file in it, such as {Path(file, 'pack.yaml')}")
-        if not stat.S_ISREG(kind):
-            raise ConfigError(f"{file}: this is not a regular file")
-        with open(file, "rb") as opened:
-            data = opened.read(MAX_BYTES + 1)
+        if stat.S_ISREG(kind):
+            with open(file, "rb") as opened:
+                data = opened.read(MAX_BYTES + 1)
     except FileNotFoundError:
         folder = Path(file).parent
         near = did_you_mean(Path(file).name, _yaml_files_in(folder), f"YAML files in {folder}")
         raise ConfigError(f"{file}: there is no such file{near}") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError) as error:  # ValueError: a path that no file can have
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise ConfigError(f"{file}: cannot be read: {reason}") from error
+    if stat.S_ISDIR(kind):
+        raise ConfigError(f"{file}: this is a folder; name the file in it, such as {Path(file, 'pack.yaml')}")
+    if not stat.S_ISREG(kind):
+        raise ConfigError(f"{file}: this is not a regular file")
     if len(data) > MAX_BYTES:
         raise ConfigError(f"{file}: larger than {MAX_BYTES // 1024} KiB, which no pack.yaml needs")
     return data
@@ -155,6 +162,8 @@ def _parse_trouble(error: yaml.MarkedYAMLError) -> str:
     problem = error.problem or error.context or "it cannot be parsed"
     if "'\\t'" in problem:
         return "a tab stands where YAML wants spaces; indent with spaces"
+    if isinstance(error, _TooDeep):
+        return problem
     context = f" ({error.context})" if error.context and error.problem else ""
     return f"this is not YAML: {problem}{context}"
 
@@ -167,6 +176,10 @@ def _spot_of(node: yaml.Node) -> Spot:
     return Spot(node.start_mark.line + 1, node.start_mark.column + 1)
 
 
+class _TooDeep(yaml.MarkedYAMLError):
+    pass
+
+
 class _Loader(yaml.SafeLoader):
     """SafeLoader with a limit on depth: its composer calls itself once a level."""
 
@@ -177,7 +190,7 @@ class _Loader(yaml.SafeLoader):
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         if self._depth >= MAX_DEPTH:
             mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
-            raise yaml.composer.ComposerError(None, None, f"values lie more than {MAX_DEPTH} levels deep", mark)
+            raise _TooDeep(None, None, f"values lie more than {MAX_DEPTH} levels deep", mark)
         self._depth += 1
         try:
             return super().compose_node(parent, index)
@@ -246,20 +259,21 @@ class _Walk:
             if key in own:
                 first = self._document.keys[here]
                 text = f"this key is given twice, first in line {first.line}"
-                self._document.faults.append(Fault(_spot_of(key_node), here, text))
+                self._document.add_fault_at(_spot_of(key_node), here, text)
                 continue
             self._document.keys[here] = _spot_of(key_node)
             own[key] = self.value_of(value_node, here)
         return merged | own
 
     def _key(self, node: yaml.Node, path: FieldPath) -> str | None:
+        if isinstance(node, yaml.ScalarNode) and node.tag == _TAG + "str":
+            return str(node.value)
         if isinstance(node, yaml.ScalarNode):
-            if node.tag == _TAG + "str":
-                return str(node.value)
-            text = f"YAML reads the key {node.value!r} as {_short(node.tag)}; put it in quotes"
+            path = (*path, str(node.value))
+            text = f"YAML reads this key as {_short(node.tag)}; put it in quotes"
         else:
             text = "a key must be text, not a list or a mapping"
-        self._document.faults.append(Fault(_spot_of(node), path, text))
+        self._document.add_fault_at(_spot_of(node), path, text)
         return None
 
     def _merge(self, node: yaml.Node, path: FieldPath) -> dict[str, Any]:
@@ -268,7 +282,7 @@ class _Walk:
         merged: dict[str, Any] = {}
         for source in reversed(sources):
             if not isinstance(source, yaml.MappingNode):
-                self._document.faults.append(Fault(_spot_of(source), path, "'<<' needs a mapping to merge"))
+                self._document.add_fault_at(_spot_of(source), path, "'<<' needs a mapping to merge")
                 continue
             at = self._document.values.get(path)
             brought = self.value_of(source, path)

@@ -131,7 +131,7 @@ class UnitFile(_Part):
         description="Cost of an hour awake, in any currency; the cheaper unit is taken first.",
     )
     ray: RayFile = Field(default=RayFile(), description="Options of the unit's Ray actor.")
-    hands: HandsFile = Field(default=HandsFile(), description="How user code runs in the unit.")
+    hands: HandsFile = Field(default=HandsFile(), description="Where user code runs, and how much of it at once.")
     day_job: Reference | None = Field(
         default=_CARD.day_job, description="Of a werewolf: module:Class with step, checkpoint and restore."
     )

@@ -6,6 +6,7 @@ first. A check is silent where one of the fields it rests on is faulty itself.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from wolfpack.model import (
 MAX_UNITS = 10_000  # of all kinds; a card each is made, kept and gossiped about
 
 _LISTED_KINDS = 20
+_UNIT_FIELDS = {(name,) for name in UnitFile.model_fields}
 # Fields of a unit that tell whether it can be a member of a pack.
 _POOL_FIELDS = frozenset({"offers", "measures", "count", "can_lead"})
 
@@ -42,10 +44,11 @@ def den_spec(document: Document, den: DenFile) -> DenSpec:
     folder = Path(document.file).parent.absolute()
     pool_is_known = not any(map(_hides_the_pool, document.faults))
     _check_units(document, den)
+    offers = {kind: _offer(unit) for kind, unit in den.units.items() if unit.count}
     for name, pack in den.packs.items():
         _check_size(document, name, pack)
         if pool_is_known and document.is_clean(("packs", name, "needs")):
-            _check_needs(document, den, name, pack)
+            _check_needs(document, den, offers, name, pack)
     timing = _timing(den.election)
     _check_timing(document, timing)
     ledger = _ledger(document, den, folder)
@@ -67,28 +70,37 @@ def den_spec(document: Document, den: DenFile) -> DenSpec:
 
 
 def _check_units(document: Document, den: DenFile) -> None:
+    # In these kinds an unknown key may be one that a check rests on, spelled wrong.
+    unclear = {fault.path[:2] for fault in document.faults if fault.path[2:3] not in _UNIT_FIELDS}
     total = 0
     for kind, unit in den.units.items():
         here: FieldPath = ("units", kind)
+        _check_ray(document, here, unit)
+        if here not in unclear:
+            _check_day_job(document, here, unit)
+            _check_numbers(document, here, unit)
         total += unit.count
         if total > MAX_UNITS >= total - unit.count:
             document.add_fault((*here, "count"), f"with this there are {total} units; a den has at most {MAX_UNITS}")
-        _check_day_job(document, here, unit)
-        if unit.awake_min > unit.count and document.is_clean((*here, "awake_min"), (*here, "count")):
-            text = f"must be at most count, which is {unit.count}; found {unit.awake_min}"
-            document.add_fault((*here, "awake_min"), text)
-        if (
-            unit.max_loan_s is not None
-            and unit.max_loan_s < unit.min_tenure_s
-            and document.is_clean((*here, "max_loan_s"), (*here, "min_tenure_s"))
-        ):
-            text = f"must be at least min_tenure_s, which is {unit.min_tenure_s:g}; found {unit.max_loan_s:g}"
-            document.add_fault((*here, "max_loan_s"), text)
-        _check_ray(document, here, unit)
-        for other, of_other in den.units.items():
-            place = kind.removeprefix(f"{other}-")
-            if place != kind and place.isdigit() and str(int(place)) == place and int(place) < of_other.count:
-                document.add_fault(here, f"{kind!r} is also the name of a unit of the kind {other!r}", of_key=True)
+    for kind in den.units:
+        other, _, place = kind.rpartition("-")
+        if other in den.units and place in map(str, range(den.units[other].count)):
+            document.add_fault(
+                ("units", kind), f"{kind!r} is also the name of a unit of the kind {other!r}", of_key=True
+            )
+
+
+def _check_numbers(document: Document, here: FieldPath, unit: UnitFile) -> None:
+    if unit.awake_min > unit.count and document.is_clean((*here, "awake_min"), (*here, "count")):
+        text = f"must be at most count, which is {unit.count}; found {unit.awake_min}"
+        document.add_fault((*here, "awake_min"), text)
+    if (
+        unit.max_loan_s is not None
+        and unit.max_loan_s < unit.min_tenure_s
+        and document.is_clean((*here, "max_loan_s"), (*here, "min_tenure_s"))
+    ):
+        text = f"must be at least min_tenure_s, which is {unit.min_tenure_s:g}; found {unit.max_loan_s:g}"
+        document.add_fault((*here, "max_loan_s"), text)
 
 
 def _check_day_job(document: Document, here: FieldPath, unit: UnitFile) -> None:
@@ -153,7 +165,9 @@ def _hands(hands: HandsFile) -> HandsSpec:
 
 def _hides_the_pool(fault: Fault) -> bool:
     """Whether we cannot tell, because of this fault, what the units of the den offer."""
-    return fault.path[:1] == ("units",) and (len(fault.path) < 3 or fault.path[2] in _POOL_FIELDS)
+    return fault.path[:1] == ("units",) and (
+        len(fault.path) < 3 or fault.path[2] in _POOL_FIELDS or fault.path[2] not in UnitFile.model_fields
+    )
 
 
 def _check_size(document: Document, name: str, pack: PackFile) -> None:
@@ -163,31 +177,31 @@ def _check_size(document: Document, name: str, pack: PackFile) -> None:
         document.add_fault(("packs", name, "size"), text)
 
 
-def _check_needs(document: Document, den: DenFile, name: str, pack: PackFile) -> None:
+def _check_needs(document: Document, den: DenFile, offers: Mapping[str, Offer], name: str, pack: PackFile) -> None:
     here: FieldPath = ("packs", name)
     needs = Needs.parse(pack.needs)
-    fitting = {kind: unit for kind, unit in den.units.items() if unit.count and needs.fits(_offer(unit))}
+    fitting = {kind: den.units[kind] for kind, offer in offers.items() if needs.fits(offer)}
     if not fitting:
-        document.add_fault((*here, "needs"), "no unit could ever be a member: " + _lacking(den, needs))
+        document.add_fault((*here, "needs"), f"no unit could ever be a member: {_lacking(den, offers, needs)}")
         return
+    listed = ", ".join(list(fitting)[:_LISTED_KINDS])
     if not any(unit.can_lead for unit in fitting.values()):
-        text = f"none of its possible members can lead ({', '.join(fitting)}: can_lead is false)"
+        text = f"none of its possible members can lead (can_lead is false: {listed})"
         document.add_fault(here, text, of_key=True)
     members = sum(unit.count for unit in fitting.values())
     if pack.size[0] > members and document.is_clean((*here, "size")):
-        text = f"asks for at least {pack.size[0]} members, and only {members} of the den's units fit ({', '.join(fitting)})"
+        text = f"asks for at least {pack.size[0]} members, and only {members} units fit ({listed})"
         document.add_fault((*here, "size"), text)
     if not document.is_clean((*here, "retry", "on_oom")):
         return
-    on_oom = Needs.parse(pack.retry.on_oom)
-    if not any(unit.count and needs.merged(on_oom).fits(_offer(unit)) for unit in den.units.values()):
-        text = "no unit could take a task after OOM: " + _lacking(den, needs.merged(on_oom))
+    after_oom = needs.merged(Needs.parse(pack.retry.on_oom))
+    if not any(map(after_oom.fits, offers.values())):
+        text = f"no unit could take a task after OOM: {_lacking(den, offers, after_oom)}"
         document.add_fault((*here, "retry", "on_oom"), text)
 
 
-def _lacking(den: DenFile, needs: Needs) -> str:
+def _lacking(den: DenFile, offers: Mapping[str, Offer], needs: Needs) -> str:
     """What the nearest kind of unit lacks, a nearer spelling where there is one, and what all kinds offer."""
-    offers = {kind: _offer(unit) for kind, unit in den.units.items() if unit.count}
     listed = "; ".join(
         f"{kind} offers {_offer(unit)}" + ("" if unit.count else ", but its count is 0")
         for kind, unit in list(den.units.items())[:_LISTED_KINDS]
