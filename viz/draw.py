@@ -16,9 +16,8 @@ there, so that it can be searched and read aloud; the full name of a unit is the
 
 from __future__ import annotations
 
-import os
-import tempfile
 import threading
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -34,6 +33,7 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
 from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch
+from matplotlib.textpath import text_to_path
 
 from viz.graph import Category
 from viz.layout import (
@@ -42,11 +42,9 @@ from viz.layout import (
     FONT_PT,
     NODE_PT,
     SECTOR_PT,
-    Layout,
     Point,
     Text,
     lay_out,
-    text_width_pt,
 )  # fmt: skip
 from wolfpack.model import Nature
 
@@ -86,7 +84,7 @@ _SETTINGS = {
     "svg.hashsalt": "wolfpack", "svg.fonttype": "none", "svg.id": None, "path.sketch": None, "path.effects": [],
     "path.simplify": True, "path.simplify_threshold": 1 / 9, "path.snap": True, "font.family": ["DejaVu Sans"],
     "figure.dpi": 100.0, "lines.scale_dashes": True, "lines.antialiased": True, "agg.path.chunksize": 0,
-    "text.hinting": "force_autohint", "text.hinting_factor": 1, "text.antialiased": True, "text.usetex": False,
+    "text.hinting": "force_autohint", "text.antialiased": True, "text.usetex": False,
 }  # fmt: skip
 _lock = threading.Lock()
 
@@ -115,10 +113,10 @@ def render(graph: nx.DiGraph, path: str | Path, *, size: tuple[float, float] | N
     if size is not None and not (size[0] > 0 and size[1] > 0):
         raise ValueError(f"The size of a picture is a width and a height in inches, both above 0, not {size!r}.")
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.stem}-", suffix=suffix, dir=path.parent)
+    temporary = path.with_name(f".{uuid.uuid4().hex}{suffix}")
     try:
-        with os.fdopen(handle, "wb") as file, _settings():
-            figure = draw(graph, size=size)
+        with temporary.open("xb") as file, _settings():
+            figure = _draw(graph, size=size)
             if suffix == ".svg":
                 at = graph.graph["at"]
                 date = datetime.fromtimestamp(at, UTC).isoformat() if at is not None else None
@@ -130,10 +128,9 @@ def render(graph: nx.DiGraph, path: str | Path, *, size: tuple[float, float] | N
                 FigureCanvasAgg(figure).print_png(
                     file, metadata={"Software": "Wolf Pack", "Title": graph.graph["title"]}
                 )
-        os.chmod(temporary, 0o644)  # mkstemp makes files that only their owner reads
-        os.replace(temporary, path)
+        temporary.replace(path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
     return path
 
@@ -142,17 +139,15 @@ def render(graph: nx.DiGraph, path: str | Path, *, size: tuple[float, float] | N
 def _settings() -> Iterator[None]:
     with _lock:
         before = {key: mpl.rcParams[key] for key in _SETTINGS}
-        mpl.rcParams.update(_SETTINGS)
         try:
+            mpl.rcParams.update(_SETTINGS)
             yield
         finally:
             mpl.rcParams.update(before)
 
 
-def draw(graph: nx.DiGraph, *, size: tuple[float, float] | None = None) -> Figure:
-    """The graph as a figure without a canvas; `render` writes it."""
-    layout = lay_out(graph)
-    sheet = _Sheet(graph, layout, size)
+def _draw(graph: nx.DiGraph, *, size: tuple[float, float] | None) -> Figure:
+    sheet = _Sheet(graph, size)
     sheet.draw_head_and_key()
     sheet.draw_packs()
     sheet.draw_pool()
@@ -165,34 +160,36 @@ def draw(graph: nx.DiGraph, *, size: tuple[float, float] | None = None) -> Figur
 class _Sheet:
     """A figure being drawn: the head on top, the key at the bottom, and the layout scaled into what is between."""
 
-    def __init__(self, graph: nx.DiGraph, layout: Layout, size: tuple[float, float] | None) -> None:
-        self.graph, self.layout = graph, layout
+    def __init__(self, graph: nx.DiGraph, size: tuple[float, float] | None) -> None:
+        self.graph = graph
         entries = _key_entries(graph)
         if size is None:
-            natural = min(LEAST_W_PT / layout.width_pt, LEAST_H_PT / layout.height_pt)
-            self.scale = min(GROWTH_MAX, max(1.0, natural))
-            self.width = max(LEAST_W_PT, layout.width_pt * self.scale) + 2 * MARGIN_PT
-            margin, key_pt = MARGIN_PT, KEY_PT
+            self.margin, self.key_pt = MARGIN_PT, KEY_PT
+            self.layout = lay_out(graph)
+            fit = min(LEAST_W_PT / self.layout.width_pt, LEAST_H_PT / self.layout.height_pt)
+            self.scale = min(GROWTH_MAX, max(1.0, fit))
+            self.width = max(LEAST_W_PT, self.layout.width_pt * self.scale) + 2 * self.margin
+            title_pt = TITLE_PT
         else:
-            self.width = size[0] * 72
-            margin = min(MARGIN_PT, self.width * 0.03)
-            key_pt = min(KEY_PT, max(5.5, self.width / 60))
-        self.margin, self.key_pt = margin, key_pt
-        inner = self.width - 2 * margin
-        self.head = _head(graph, inner, TITLE_PT if size is None else min(TITLE_PT * 1.3, max(8.0, self.width / 40)))
-        self.key = _flow(entries, key_pt, inner)
-        self.head_h = sum(pt * 1.5 for _, pt in self.head)
-        self.key_h = len(self.key) * key_pt * 1.7
-        around = self.head_h + self.key_h + 3.5 * margin
+            self.width, self.height = size[0] * 72, size[1] * 72
+            self.margin = min(MARGIN_PT, self.width * 0.03)
+            self.key_pt = min(KEY_PT, max(5.5, self.width / 60))
+            title_pt = min(TITLE_PT * 1.3, max(TITLE_MIN_PT, self.width / 40))
+        inner = self.width - 2 * self.margin
+        self.head = _head(graph, inner, title_pt)
+        self.key = _flow(entries, self.key_pt, inner)
         if size is None:
-            self.height = max(LEAST_H_PT * 0.6, layout.height_pt * self.scale) + around
+            self.height = self.layout.height_pt * self.scale + self._around_pt()
         else:
-            self.height = size[1] * 72
-            if self.height < 1.6 * around:  # no room for a key beside the drawing
-                self.key, self.key_h = [], 0.0
-                around = self.head_h + 3.5 * margin
-            room = max(self.height - around, self.height * 0.3)
-            self.scale = min(2.5, inner / layout.width_pt, room / layout.height_pt)
+            if self.height < 1.8 * self._around_pt():
+                self.key = []
+            if self.height < 1.8 * self._around_pt():
+                self.head = [line for line in self.head if line[2]]
+            room = max(self.height - self._around_pt(), self.height * 0.3)
+            self.layout = lay_out(graph, aspect=inner / room)
+            self.scale = min(2.5, inner / self.layout.width_pt, room / self.layout.height_pt)
+        layout = self.layout
+        self.head_h, self.key_h = self._head_pt(), self._key_pt()
         middle_y = (self.key_h + self.height - self.head_h) / 2
         self.left = (self.width - layout.width_pt * self.scale) / 2
         self.bottom = middle_y - layout.height_pt * self.scale / 2
@@ -204,6 +201,16 @@ class _Sheet:
         self.axes.set_xlim(0, self.width)
         self.axes.set_ylim(0, self.height)
 
+    def _head_pt(self) -> float:
+        return sum(pt * 1.5 for _, pt, _ in self.head)
+
+    def _key_pt(self) -> float:
+        return len(self.key) * self.key_pt * 1.7
+
+    def _around_pt(self) -> float:
+        """The height that the drawing cannot have."""
+        return self._head_pt() + self._key_pt() + self.margin * (3.5 if self.key else 2.7)
+
     # --- from the layout to the sheet
 
     def _at(self, point: Point | Text) -> tuple[float, float]:
@@ -213,9 +220,8 @@ class _Sheet:
         self, x: float, y: float, text: str, pt: float, align: str, *,
         va: str = "center", bold: bool = False, colour: str = INK, box: bool = False, z: float = 5,
     ) -> None:  # fmt: skip
-        font = FontProperties(family="DejaVu Sans", size=pt, weight="bold" if bold else "normal", style="normal")
         made = self.axes.text(
-            x, y, text, fontproperties=font, ha=align, va=va, color=colour, zorder=z,
+            x, y, text, fontproperties=_font(pt, bold=bold), ha=align, va=va, color=colour, zorder=z,
             parse_math=False, linespacing=1.0, clip_on=False,
         )  # fmt: skip
         if box:
@@ -240,9 +246,8 @@ class _Sheet:
 
     def draw_head_and_key(self) -> None:
         y = self.height - self.margin
-        for index, (line, pt) in enumerate(self.head):
-            first = index == 0
-            self._text(self.width / 2, y - pt * 0.6, line, pt, "center", bold=first, colour=INK if first else FAINT)
+        for line, pt, title in self.head:
+            self._text(self.width / 2, y - pt * 0.6, line, pt, "center", bold=title, colour=INK if title else FAINT)
             y -= pt * 1.5
         y = self.margin + self.key_h
         for row in self.key:
@@ -275,12 +280,13 @@ class _Sheet:
             self.axes.add_patch(
                 Circle(middle, radius, facecolor=GROUND, edgecolor=LINE, linewidth=0.8, linestyle="-", zorder=0)
             )
-            self._text(*self._at(pack.caption), pack.caption.text, self._pt(CAPTION_PT), "center", bold=True)
+            self._caption(pack.caption, pack.width_pt)
             hole = ALPHA_PT * 0.9 * self.scale / max(radius, 1.0)
             for sector in pack.sectors:
-                rim_x, rim_y = self._at(sector.border)
-                inner = middle[0] + (rim_x - middle[0]) * hole, middle[1] + (rim_y - middle[1]) * hole
-                self._line((inner, (rim_x, rim_y)), PAPER, 3.0 * self.scale, z=0.5)
+                if len(pack.sectors) > 1:
+                    rim_x, rim_y = self._at(sector.border)
+                    inner = middle[0] + (rim_x - middle[0]) * hole, middle[1] + (rim_y - middle[1]) * hole
+                    self._line((inner, (rim_x, rim_y)), PAPER, 3.0 * self.scale, z=0.5)
                 self._line((self._at(sector.rim), self._at(sector.name)), LINE, 0.5, z=0.4)
                 pt = SECTOR_PT * self.scale
                 if pt >= LABEL_MIN_PT:
@@ -300,7 +306,7 @@ class _Sheet:
                 boxstyle="round,pad=0,rounding_size=6", facecolor=GROUND, edgecolor=LINE, linewidth=0.8, zorder=0,
             )
         )  # fmt: skip
-        self._text(*self._at(caption), caption.text, self._pt(CAPTION_PT), "left", bold=True)
+        self._caption(caption, box.right - box.left - CAPTION_PT)
 
     def draw_edges(self) -> None:
         crowd = max((len(pack["members"]) for pack in self.graph.graph["packs"].values()), default=0)
@@ -328,14 +334,16 @@ class _Sheet:
             shift = size * (0.36 if alpha else 0.5)
             self._marker(x + shift, y + shift, LOOKS[Category.WEREWOLF], NODE_PT * 0.5 * self.scale, z=4.6)
         pt = FONT_PT * self.scale
-        if alpha:
-            pt = max(pt * 1.1, 6.0)
+        if alpha and self.scale > 0.3:
+            pt = max(pt * 1.1, 5.5)
         if pt >= LABEL_MIN_PT:
-            below = size * 0.42 if alpha else size / 2 + 1
+            below = size * 0.42 if alpha else size / 2 + 2 * self.scale
             self._text(x, y - below, node["label"], pt, "center", va="top", bold=alpha, box=True)
 
-    def _pt(self, natural: float) -> float:
-        return max(natural * min(self.scale, 1.4), 5.0)
+    def _caption(self, caption: Text, width_pt: float) -> None:
+        pt = max(CAPTION_PT * min(self.scale, 1.4), 5.0)
+        text = _cut(caption.text, pt, width_pt * self.scale, bold=True)
+        self._text(*self._at(caption), text, pt, caption.align, bold=True)
 
     def _empty_seat(self, x: float, y: float, pt: float) -> None:
         self.axes.add_line(
@@ -357,15 +365,24 @@ class _Sheet:
         )  # fmt: skip
 
 
+def _width_pt(text: str, pt: float, *, bold: bool = False) -> float:
+    """How wide the text is drawn."""
+    return float(text_to_path.get_text_width_height_descent(text, _font(pt, bold=bold), ismath=False)[0])
+
+
+def _font(pt: float, *, bold: bool) -> FontProperties:
+    return FontProperties(family="DejaVu Sans", size=pt, weight="bold" if bold else "normal", style="normal")
+
+
 # --- head and key -------------------------------------------------------------------------------------------------
 
 
-def _head(graph: nx.DiGraph, width: float, title_pt: float) -> list[tuple[str, float]]:
+def _head(graph: nx.DiGraph, width: float, title_pt: float) -> list[tuple[str, float, bool]]:
     """Title, reason and event number, each made to fit the width."""
     title, subtitle, number = graph.graph["title"], graph.graph["subtitle"], graph.graph["number"]
     at = graph.graph["at"]
     day = datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d") if at is not None else ""
-    lines = _fitted(title or "an empty den", title_pt, width, bold=True)
+    lines = _fitted(title, title_pt, width, bold=True)
     small = min(9.0, max(6.0, lines[0][1] * 0.7))
     if subtitle:
         lines += _fitted(subtitle, small, width)
@@ -374,29 +391,29 @@ def _head(graph: nx.DiGraph, width: float, title_pt: float) -> list[tuple[str, f
     return lines
 
 
-def _fitted(text: str, pt: float, width: float, *, bold: bool = False) -> list[tuple[str, float]]:
+def _fitted(text: str, pt: float, width: float, *, bold: bool = False) -> list[tuple[str, float, bool]]:
     """The text as one line, somewhat smaller if need be, else as two; what is still too long loses its middle."""
     words = text.split()
     text = " ".join(words)
-    full = text_width_pt(text, pt, bold=bold)
+    full = _width_pt(text, pt, bold=bold)
     if full <= width:
-        return [(text, pt)]
+        return [(text, pt, bold)]
     pt = max(pt * width / full, min(TITLE_MIN_PT, pt), pt * 0.7)
-    fits = [cut for cut in range(1, len(words)) if text_width_pt(" ".join(words[:cut]), pt, bold=bold) <= width]
-    if text_width_pt(text, pt, bold=bold) <= width * 1.001 or not fits:
+    fits = [cut for cut in range(1, len(words)) if _width_pt(" ".join(words[:cut]), pt, bold=bold) <= width]
+    if _width_pt(text, pt, bold=bold) <= width * 1.001 or not fits:
         lines = [text]
     else:
         # The break that leaves the two lines most alike.
         cut = min(fits, key=lambda cut: abs(len(" ".join(words[:cut])) - len(" ".join(words[cut:]))))
-        if text_width_pt(" ".join(words[cut:]), pt, bold=bold) > width:
+        if _width_pt(" ".join(words[cut:]), pt, bold=bold) > width:
             cut = fits[-1]
         lines = [" ".join(words[:cut]), " ".join(words[cut:])]
-    return [(_cut(line, pt, width * 1.001, bold=bold), pt) for line in lines]
+    return [(_cut(line, pt, width * 1.001, bold=bold), pt, bold) for line in lines]
 
 
 def _cut(text: str, pt: float, width: float, *, bold: bool) -> str:
     shown, keep = text, len(text)
-    while keep > 2 and text_width_pt(shown, pt, bold=bold) > width:
+    while keep > 2 and _width_pt(shown, pt, bold=bold) > width:
         keep -= 1
         shown = f"{text[: keep - keep // 2]}…{text[len(text) - keep // 2 :]}"
     return shown
@@ -420,7 +437,7 @@ def _key_entries(graph: nx.DiGraph) -> list[tuple[Look | str, str]]:
 
 
 def _entry_width(name: str, pt: float) -> float:
-    return pt * 3.4 + text_width_pt(name, pt)
+    return pt * 3.4 + _width_pt(name, pt)
 
 
 def _flow(entries: list[tuple[Look | str, str]], pt: float, width: float) -> list[list[tuple[Look | str, str]]]:

@@ -17,7 +17,7 @@ The graph itself carries den, number and at (of the newest event), title, subtit
 pack's name to its term, alpha, previous alpha, title, members and seats.
 
 Events tell who leads, not who wants to. While a pack has no alpha, the members that succession lets try (the highest
-ranks, at most seven) are shown as pretenders.
+ranks by name, at most seven, without the one that was just deposed) are shown as pretenders.
 """
 
 from __future__ import annotations
@@ -139,15 +139,16 @@ def _titles(view: DenView, at: float | None) -> tuple[str, str]:
             subtitle = f"{event.unit} deposed: {event.reason}" if event.reason else f"{event.unit} deposed"
         case _ if len(view.packs) == 1:
             (focus,) = view.packs.values()
-    what = pack_title(focus) if focus else f"{len(view.packs)} packs"
+    what = pack_title(focus) if focus else f"{len(view.packs)} packs" if view.packs else "no packs yet"
     return " - ".join(part for part in (view.den, what, clock(at)) if part), subtitle
 
 
 def _pretenders(view: DenView, pack: PackView) -> list[str]:
     if pack.alpha is not None:
         return []
+    fallen = pack.reigns[-1].alpha if pack.reigns else None
     awake = [unit.name for unit in view.members(pack.name) if unit.readiness is Readiness.AWAKE]
-    return awake[-COUNCIL:]  # natural order is the order of rank
+    return [name for name in awake if name != fallen][-COUNCIL:]  # natural order is the order of rank
 
 
 def _category(unit: UnitView, role: Role) -> Category:

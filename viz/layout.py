@@ -49,11 +49,6 @@ class Box(NamedTuple):
     right: float
     top: float
 
-    def overlaps(self, other: Box) -> bool:
-        return (
-            self.left < other.right and other.left < self.right and self.bottom < other.top and other.bottom < self.top
-        )
-
 
 class Text(NamedTuple):
     x: float
@@ -74,7 +69,8 @@ class PackPlace(NamedTuple):
     middle: Point
     radius: float
     caption: Text
-    # Empty where all members offer the same.
+    # Of all that belongs to it: disc, caption, names of sub-packs.
+    width_pt: float
     sectors: tuple[SectorPlace, ...]
 
 
@@ -112,8 +108,12 @@ class Disc(NamedTuple):
     box: Box
 
 
-def lay_out(graph: nx.DiGraph) -> Layout:
-    """Places for every unit, pack and caption of a leadership graph."""
+def lay_out(graph: nx.DiGraph, *, aspect: float = ASPECT) -> Layout:
+    """Places for every unit, pack and caption of a leadership graph.
+
+    Args:
+        aspect: width to height that the whole should come near.
+    """
     lines = max((node["label"].count("\n") + 1 for _, node in graph.nodes(data=True)), default=1)
     widest = max(
         (text_width_pt(line, FONT_PT) for _, node in graph.nodes(data=True) for line in node["label"].split("\n")),
@@ -125,17 +125,21 @@ def lay_out(graph: nx.DiGraph) -> Layout:
         name for name, pack in graph.nodes(data="pack") if pack in discs
     }
     pool = [name for name in graph if name not in in_pack]
-    corners, width, height = _shelves([disc.box for disc in discs.values()], len(pool) * cell_w * cell_h)
+    corners, width, height = _shelves([disc.box for disc in discs.values()], len(pool) * cell_w * cell_h, aspect)
 
     # Shelves and pool are laid from the top down, then turned so that y points up.
     pool_box: Box | None = None
     pool_places: dict[str, Point] = {}
     pool_text: Text | None = None
     packs_width = width
-    width = max(width, min(len(pool), 4) * cell_w + 2 * GAP_PT)
     if pool:
         pool_text = Text(0, 0, _pool_caption(graph, pool), "left")
-        width = max(width, text_width_pt(pool_text.text, CAPTION_PT) + 4 * GAP_PT)
+        area = width * height + len(pool) * cell_w * cell_h
+        width = max(
+            width,
+            text_width_pt(pool_text.text, CAPTION_PT, bold=True) + 4 * GAP_PT,
+            min(len(pool) * cell_w, math.sqrt(area * aspect)) + 2 * GAP_PT,
+        )
         pool_box, pool_places, pool_text = _pool(pool, pool_text, cell_w, cell_h, width, height)
         height = -pool_box.bottom
 
@@ -152,7 +156,7 @@ def lay_out(graph: nx.DiGraph) -> Layout:
         if disc.alpha is not None:
             places[disc.alpha] = Point(dx, dy)
         packs[pack] = PackPlace(
-            Point(dx, dy), disc.radius, _moved(disc.caption, dx, dy),
+            Point(dx, dy), disc.radius, _moved(disc.caption, dx, dy), disc.box.right - disc.box.left,
             tuple(
                 SectorPlace(_moved(name, dx, dy), Point(rim.x + dx, rim.y + dy), Point(border.x + dx, border.y + dy))
                 for name, rim, border in disc.sectors
@@ -212,8 +216,8 @@ def _disc(graph: nx.DiGraph, pack: str, pitch: float) -> Disc:
         middle = _on_circle(rim, start - angle / 2)
         names.append(SectorPlace(Text(0, middle.y, f"{text} ({present})", ""), middle, _on_circle(rim, start)))
         start -= angle
-    placed = _beside(names, rim) if len(names) > 1 else ()
-    caption = Text(0, rim + CAPTION_PT * 1.4, _pack_caption(graph, pack, list(sectors)), "center")
+    placed = _beside(names, rim)
+    caption = Text(0, rim + CAPTION_PT * 1.4, _pack_caption(graph, pack), "center")
     if placed:
         caption = caption._replace(y=max(caption.y, max(sector.name.y for sector in placed) + CAPTION_PT * 1.6))
     return Disc(about["alpha"], seats, rim, caption, placed, _bounds(rim, caption, placed))
@@ -230,7 +234,8 @@ def _rings(counts: list[int], pitch: float) -> tuple[list[float], list[float]]:
             radii = [(first + ring) * pitch for ring in range(rings)]
             if best and radii[-1] >= best[0][-1]:
                 break
-            angles = [_least_angle(count, radii, pitch) for count in counts]
+            least = {count: _least_angle(count, radii, pitch) for count in set(counts)}
+            angles = [least[count] for count in counts]
             if sum(angles) <= 2 * math.pi:
                 stretch = 2 * math.pi / sum(angles)
                 best = radii, [angle * stretch for angle in angles]
@@ -303,18 +308,18 @@ def _bounds(rim: float, caption: Text, sectors: tuple[SectorPlace, ...]) -> Box:
     return Box(left, bottom, right, top)
 
 
-def _pack_caption(graph: nx.DiGraph, pack: str, sub_packs: list[str]) -> str:
+def _pack_caption(graph: nx.DiGraph, pack: str) -> str:
     about = graph.graph["packs"][pack]
     count = len(about["members"])
     who = "no members" if not count else "1 member" if count == 1 else f"{count} members"
-    offering = f", offering {sub_packs[0]}" if len(sub_packs) == 1 and len(sub_packs[0]) <= SECTOR_CHARS else ""
-    return f"{pack} - term {about['term']} - {who}{offering}" if about["term"] else f"{pack} - {who}{offering}"
+    term = f"term {about['term']}" + ("" if about["alpha"] else " ended") if about["term"] else "no term yet"
+    return f"{pack} - {term} - {who}"
 
 
 # --- the sheet ----------------------------------------------------------------------------------------------------
 
 
-def _shelves(boxes: list[Box], pool_area: float) -> tuple[list[Point], float, float]:
+def _shelves(boxes: list[Box], pool_area: float, aspect: float) -> tuple[list[Point], float, float]:
     """Upper left corners of the packs, in rows, and the width and height of all; y points down from 0."""
     best: tuple[float, list[Point], float, float] | None = None
     for columns in range(1, len(boxes) + 1):
@@ -331,10 +336,10 @@ def _shelves(boxes: list[Box], pool_area: float) -> tuple[list[Point], float, fl
             y += high + SPACE_PT
         y -= SPACE_PT
         whole = y + pool_area / width
-        unlike = abs(math.log(width / whole / ASPECT))
+        unlike = abs(math.log(width / whole / aspect))
         if best is None or unlike < best[0]:
             best = unlike, corners, width, y
-    return best[1:] if best else ([], math.sqrt(pool_area * ASPECT), 0.0)
+    return best[1:] if best else ([], math.sqrt(pool_area * aspect), 0.0)
 
 
 def _pool(

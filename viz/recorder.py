@@ -71,14 +71,14 @@ class GraphRecorder:
 
 
 def render_since(
-    events: Iterable[Recorded], folder: str | Path, since: int = 0, *, suffixes: Iterable[str] = SUFFIXES
+    events: Iterable[Recorded], folder: str | Path, since: int = 0, *, den: str = "", suffixes: Iterable[str] = SUFFIXES
 ) -> list[Path]:
     """Makes up the pictures that are missing after event number `since`, and returns their paths.
 
     Args:
         events: from the first that is kept, in order: a picture needs what happened before it.
     """
-    recorder = GraphRecorder(folder, since=since, suffixes=suffixes)
+    recorder = GraphRecorder(folder, den, since=since, suffixes=suffixes)
     for recorded in events:
         recorder(recorded)
     return recorder.paths
