@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
@@ -46,10 +47,11 @@ def parse_swf(lines: Iterable[str]) -> Iterator[SwfJob]:
         yield SwfJob(job_number, submit_s, run_s, processors)
 
 
-def read_log() -> list[SwfJob]:
+@cache
+def read_log() -> tuple[SwfJob, ...]:
     """All jobs of the NASA Ames iPSC/860 log that comes with this pack."""
     packed = (files("packs.computing") / "data" / LOG_NAME).read_bytes()
-    return list(parse_swf(gzip.decompress(packed).decode("utf-8").splitlines()))
+    return tuple(parse_swf(gzip.decompress(packed).decode("utf-8").splitlines()))
 
 
 def arrivals_of(jobs: Iterable[SwfJob], day: int) -> list[int]:

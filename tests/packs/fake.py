@@ -55,7 +55,8 @@ class FakeDen:
         return list(self.units_now)
 
     def stats(self) -> dict[str, Any]:
-        return {"packs": {self.name: {"term": self.term, "alpha": self.alpha}}, "conservation": True}
+        pack = {"term": self.term, "alpha": self.alpha, "queued": 0, "leased": 0}
+        return {"packs": {self.name: pack}, "conservation": True}
 
     def graph(self, path: str) -> None:
         Path(path).write_text("<svg/>")
@@ -70,6 +71,9 @@ class FakePack:
 
     def options(self, **options: Any) -> FakePack:
         return FakePack(self.den, {**self._options, **options})
+
+    def stats(self) -> dict[str, Any]:
+        return self.den.stats()["packs"][self.name]
 
     def submit(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Future[Any]:
         key = self._options.get("key")
