@@ -162,7 +162,7 @@ def test_all_faults_are_told_at_once_in_the_order_of_the_file() -> None:
         "9:5: units.silver.nature: this key is given twice, first in line 8",
         "12:11: packs.computing.size: the first number (fewest members) is larger than the second (most): [2, 1]",
         "14:3: packs.testing.size: this key is missing",
-        "15:12: election: must be a mapping, not a list",
+        "15:11: election: must be a mapping, not a list",
     ]
     assert expected == told("""den: a b
 ledger: sqlite:///
