@@ -91,6 +91,11 @@ def test_a_higher_rung_is_left_alone_while_a_lower_one_suffices() -> None:
     assert ["summon grey-0", "wake grey-1"] == named(plan(wants={CPU: 2}, candidates=LADDER))
 
 
+def test_a_wide_unit_of_a_lower_rung_comes_before_a_narrow_one_of_a_higher() -> None:
+    candidates = [unit("grey-0", **ASLEEP), unit("wide-0", "cpu gpu")]
+    assert ["summon wide-0"] == named(plan(wants={CPU: 1}, candidates=candidates))
+
+
 def test_within_a_rung_the_narrowest_unit_comes_first_then_the_cheapest_then_the_lowest_id() -> None:
     candidates = [
         unit("grey-10"),
@@ -160,6 +165,11 @@ def test_P34_a_summons_is_kept_and_the_wake_beside_it_called_off() -> None:
         Pending(unit="grey-1", offer=offer("cpu"), kind=StepKind.SUMMON),
     ]
     assert ["call_off grey-0"] == named(plan(wants={CPU: 1}, candidates=[], pending=pending))
+
+
+def test_a_summons_that_is_no_longer_wanted_is_not_called_off() -> None:
+    pending = [Pending(unit="grey-0", offer=offer("cpu"), kind=StepKind.SUMMON)]
+    assert () == plan(wants={}, candidates=[], pending=pending).steps
 
 
 def test_P34_a_wake_for_work_that_is_gone_does_not_count_for_other_work() -> None:
