@@ -117,7 +117,7 @@ class Succession:
         self._ended_term = -1
         self._leaving = False
         self._tries = 0  # since an alpha was heard
-        self._waiting = False  # pretender: for a higher rank to answer or to lead
+        self._waiting = False  # pretender: for higher ranks to answer or to lead; until it claims
         self._claimed = False  # in this pretence: only then is a grant wanted
         self._first_claim = (-1, now)  # prev_term, and when it was first sent
         self._crowned_at = now
@@ -282,7 +282,10 @@ class Succession:
             case Alarm.ANSWER | Alarm.CLAIM:
                 self._claim(now)
             case Alarm.RETRY:
-                self._become_pretender(now, "tries again")
+                if self._waiting:
+                    self._become_pretender(now, "tries again")
+                else:  # the higher ranks had their chance before the claim that failed
+                    self._claim(now)
             case Alarm.BEAT:
                 self._alarms[Alarm.BEAT] = now + self.timing.heartbeat_s
                 self._tell_all(HowlKind.HEARTBEAT)
