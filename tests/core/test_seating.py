@@ -44,6 +44,11 @@ def test_nobody_sits_beyond_the_seats() -> None:
     assert [True, True, False] == [seating.sit(f"u-{n}", offer("cpu")) for n in range(3)]
 
 
+def test_a_unit_that_is_named_twice_has_one_seat() -> None:
+    seating = Seating({CPU: 2})
+    assert [True, True, False] == [seating.sit("u-0", offer("cpu")), seating.sit("u-0", offer("cpu")), seating.full]
+
+
 def test_a_demand_of_nothing_is_full() -> None:
     assert Seating({CPU: 0, GPU: -1}).full
 

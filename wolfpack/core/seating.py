@@ -28,6 +28,7 @@ class Seating:
         scarce = {needs: sum(map(needs.fits, known)) for needs in self._room}
         self._order = sorted(self._room, key=lambda needs: (scarce[needs], str(needs)))
         self._sitting: dict[Needs, dict[str, Offer]] = {needs: {} for needs in self._order}
+        self._seated: set[str] = set()
         self._hopeless: set[Offer] = set()
 
     def fits(self, offer: Offer) -> int:
@@ -35,7 +36,9 @@ class Seating:
         return sum(needs.fits(offer) for needs in self._order)
 
     def sit(self, unit: str, offer: Offer) -> bool:
-        """Gives the unit a seat if there is any way to; others may move to other seats that fit them."""
+        """Gives the unit a seat, one at most, if there is any way to; others may move to seats that fit them."""
+        if unit in self._seated:
+            return True
         if offer in self._hopeless:
             return False
         came_from: dict[Needs, tuple[Needs, str] | None] = {n: None for n in self._order if n.fits(offer)}
@@ -59,6 +62,7 @@ class Seating:
             self._sitting[free][mover] = self._sitting[needs].pop(mover)
             free = needs
         self._sitting[free][unit] = offer
+        self._seated.add(unit)
 
     def seats(self) -> dict[str, Needs]:
         """Who sits where."""
