@@ -29,6 +29,7 @@ import networkx as nx
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
@@ -83,7 +84,8 @@ LOOKS = {
 _SETTINGS = {
     "svg.hashsalt": "wolfpack", "svg.fonttype": "none", "svg.id": None, "path.sketch": None, "path.effects": [],
     "path.simplify": True, "path.simplify_threshold": 1 / 9, "path.snap": True, "font.family": ["DejaVu Sans"],
-    "figure.dpi": 100.0, "lines.scale_dashes": True, "lines.antialiased": True, "agg.path.chunksize": 0,
+    "font.sans-serif": ["DejaVu Sans", "Verdana", "Arial"], "figure.dpi": 100.0,
+    "lines.scale_dashes": True, "lines.antialiased": True, "agg.path.chunksize": 0,
     "text.hinting": "force_autohint", "text.antialiased": True, "text.usetex": False,
 }  # fmt: skip
 _lock = threading.Lock()
@@ -234,11 +236,11 @@ class _Sheet:
             fillstyle="full", clip_on=False,
         )  # fmt: skip
         line.set_gid(gid)
-        self.axes.add_line(line)
+        self.axes.add_artist(line)
 
     def _line(self, ends: tuple[tuple[float, float], tuple[float, float]], colour: str, pt: float, *, z: float) -> None:
         (x0, y0), (x1, y1) = ends
-        self.axes.add_line(
+        self.axes.add_artist(
             Line2D([x0, x1], [y0, y1], color=colour, linewidth=pt, linestyle="-", marker="none", zorder=z)
         )
 
@@ -311,10 +313,12 @@ class _Sheet:
     def draw_edges(self) -> None:
         crowd = max((len(pack["members"]) for pack in self.graph.graph["packs"].values()), default=0)
         spoke = max(0.3, min(0.9, 0.9 * self.scale) * (0.6 if crowd > 50 else 1.0))
-        for source, target, edge in self.graph.edges(data=True):
-            if edge["leads"]:
-                ends = self._at(self.layout.places[source]), self._at(self.layout.places[target])
-                self._line(ends, LINE, spoke, z=1)
+        leads = [
+            (self._at(self.layout.places[source]), self._at(self.layout.places[target]))
+            for source, target, led in self.graph.edges(data="leads")
+            if led
+        ]
+        self.axes.add_artist(LineCollection(leads, colors=LINE, linewidths=spoke, linestyles="-", zorder=1))
         for about in self.graph.graph["packs"].values():
             source, target = about["previous"], about["alpha"]
             if source != target and source in self.layout.places and target in self.layout.places:
@@ -346,7 +350,7 @@ class _Sheet:
         self._text(*self._at(caption), text, pt, caption.align, bold=True)
 
     def _empty_seat(self, x: float, y: float, pt: float) -> None:
-        self.axes.add_line(
+        self.axes.add_artist(
             Line2D(
                 [x], [y], linestyle="none", marker="o", markersize=pt * 0.6, markerfacecolor="none",
                 markeredgecolor=LINE, markeredgewidth=0.7, zorder=2, fillstyle="full",
@@ -371,7 +375,9 @@ def _width_pt(text: str, pt: float, *, bold: bool = False) -> float:
 
 
 def _font(pt: float, *, bold: bool) -> FontProperties:
-    return FontProperties(family="DejaVu Sans", size=pt, weight="bold" if bold else "normal", style="normal")
+    return FontProperties(
+        family=["DejaVu Sans", "sans-serif"], size=pt, weight="bold" if bold else "normal", style="normal"
+    )
 
 
 # --- head and key -------------------------------------------------------------------------------------------------

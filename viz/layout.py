@@ -212,7 +212,7 @@ def _disc(graph: nx.DiGraph, pack: str, pitch: float) -> Disc:
             for place in range(count):
                 seats[next(waiting)] = _on_circle(radius, start - angle * (place + 0.5) / count)
         text = name if len(name) <= SECTOR_CHARS else f"{name[: SECTOR_CHARS - 1]}…"
-        present = sum(graph.nodes[unit]["pack"] == pack for unit in units)
+        present = sum(unit in about["members"] for unit in units)
         middle = _on_circle(rim, start - angle / 2)
         names.append(SectorPlace(Text(0, middle.y, f"{text} ({present})", ""), middle, _on_circle(rim, start)))
         start -= angle

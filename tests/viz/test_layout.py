@@ -174,6 +174,12 @@ def test_sleepers_and_free_units_are_in_the_pool_below_the_packs():
     }
 
 
+def test_a_sub_pack_is_named_with_the_number_of_its_living_members():
+    story = succession(4).lose("grey-0", "computing")
+    sectors = lay_out(leadership_graph(story.events)).packs["computing"].sectors
+    assert ["browser (2)", "cpu (3)"] == [sector.name.text for sector in sectors]
+
+
 def test_a_tall_sheet_puts_packs_one_below_the_other():
     story = Story()
     units = story.cards("grey", 12)
