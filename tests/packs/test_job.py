@@ -1,6 +1,7 @@
 """The job as a whole, on a pack of threads."""
 
 import csv
+import itertools
 import os
 import threading
 from concurrent.futures import Future
@@ -184,7 +185,7 @@ def test_the_alpha_is_killed_once_when_the_fraction_is_settled_and_the_failover_
 ):
     """The next alpha hands out the rest, so the files after the kill wait for its first lease."""
     settled_at_kill = []
-    next_alpha = threading.Event()
+    next_alpha, looked_again = threading.Event(), threading.Event()
     den.crown("grey-2")
     den.units_now = [unit("grey-2", role="alpha")]
 
@@ -194,7 +195,7 @@ def test_the_alpha_is_killed_once_when_the_fraction_is_settled_and_the_failover_
 
         def submit(self, fn, path, root):
             def held(path, root):
-                assert path < "m4" or next_alpha.wait(10)
+                assert path < "m4" or (looked_again if path.startswith("sub") else next_alpha).wait(10)
                 return fn(path, root)
 
             return super().submit(held, path, root)
@@ -211,8 +212,15 @@ def test_the_alpha_is_killed_once_when_the_fraction_is_settled_and_the_failover_
         next_alpha.set()
         return Kill("grey-2", 1, 4711, at)
 
+    looks = itertools.count()
+
+    def progress(done, total, text):
+        if next_alpha.is_set() and next(looks) == 3:
+            looked_again.set()
+
     monkeypatch.setattr(job, "signal_alpha", kill)
-    summary = measure_sources(Pack(den), input=folder, kill_alpha_at=0.5, out=tmp_path / "t.csv")
+    monkeypatch.setattr(job, "LOOK_EVERY_S", 0.001)
+    summary = measure_sources(Pack(den), input=folder, kill_alpha_at=0.5, out=tmp_path / "t.csv", _progress=progress)
     assert ([6], ["grey-2"], [0.5], [1, 2]) == (
         settled_at_kill,
         [killed["unit"] for killed in summary["killed"]],

@@ -73,6 +73,13 @@ def test_a_table_that_cannot_be_finished_leaves_the_old_one_and_no_scraps(tmp_pa
     assert (["t.csv"], "old") == (os.listdir(tmp_path), (tmp_path / "t.csv").read_text())
 
 
+def test_a_reader_of_the_old_table_reads_it_to_its_end(tmp_path):
+    (tmp_path / "t.csv").write_text("old")
+    with open(tmp_path / "t.csv") as reader:
+        write_table(tmp_path / "t.csv", [{"path": "a.py"}])
+        assert "old" == reader.read()
+
+
 def test_the_worst_functions_of_all_files_come_worst_first_and_ties_by_path():
     rows = [
         {"path": "b.py", "worst": [[9, "x", 1], [5, "y", 2]]},
