@@ -24,11 +24,11 @@ class Watch:
 
     Args:
         every_s: seconds between two samples.
-        keep: so many samples are kept, the newest ones.
+        keep: so many samples are kept, the newest ones; each checkpoint carries them all.
         path: the disk that holds this path is watched.
     """
 
-    def __init__(self, every_s: float = 1.0, keep: int = 300, path: str = "/") -> None:
+    def __init__(self, every_s: float = 1.0, keep: int = 60, path: str = "/") -> None:
         self.every_s = every_s
         self.path = path
         self.number = 0  # of the last sample ever taken, over all lives
