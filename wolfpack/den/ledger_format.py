@@ -34,10 +34,10 @@ COUNTER_BITS = 40
 _BODY = "body BLOB NOT NULL, crc INTEGER NOT NULL"
 SCHEMA: dict[str, str] = {
     "book": f"CREATE TABLE book (one INTEGER PRIMARY KEY CHECK (one = 1), epoch INTEGER NOT NULL, {_BODY})",
-    "meta": f"CREATE TABLE meta (name TEXT PRIMARY KEY, {_BODY}) WITHOUT ROWID",
+    "meta": f"CREATE TABLE meta (name TEXT PRIMARY KEY, {_BODY})",
     "client": f"CREATE TABLE client (no INTEGER PRIMARY KEY, {_BODY})",
-    "pack": f"CREATE TABLE pack (pack TEXT PRIMARY KEY, {_BODY}) WITHOUT ROWID",
-    "unit": f"CREATE TABLE unit (unit TEXT PRIMARY KEY, {_BODY}) WITHOUT ROWID",
+    "pack": f"CREATE TABLE pack (pack TEXT PRIMARY KEY, {_BODY})",
+    "unit": f"CREATE TABLE unit (unit TEXT PRIMARY KEY, {_BODY})",
     "function": f"CREATE TABLE function (fn TEXT PRIMARY KEY, {_BODY})",
     "task": f"CREATE TABLE task (num INTEGER PRIMARY KEY, key BLOB, {_BODY})",
     "live": f"CREATE TABLE live (num INTEGER PRIMARY KEY, pack TEXT NOT NULL, state TEXT NOT NULL, {_BODY})",

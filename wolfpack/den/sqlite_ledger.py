@@ -156,6 +156,33 @@ class SqliteLedger:
         self._book = book
         return book.epoch
 
+    @property
+    def book(self) -> Book:
+        """The highest numbers given so far."""
+        return self._book
+
+    def adopt(self, book: Book, clients: dict[str, int]) -> None:
+        """Takes over the highest numbers of another ledger, whose rows this one holds now (salvage)."""
+        known = dict(self._clients)
+        for client, counter in clients.items():
+            no, highest = known.get(client, (len(known) + 1, -1))
+            known[client] = (no, max(highest, counter))
+        ours = self._book
+        book = ours._replace(
+            epoch=max(ours.epoch, book.epoch),
+            commit_no=max(ours.commit_no, book.commit_no),
+            lease_no=max(ours.lease_no, book.lease_no),
+            settle_no=max(ours.settle_no, book.settle_no),
+            event_no=max(ours.event_no, book.event_no),
+            ghosts=max(ours.ghosts, book.ghosts),
+        )
+        with self._explained("written"), self._transaction() as con:
+            self._write_book(con, book)
+            self._write_clients(con, known)
+        self._book, self._clients = book, known
+        if self._mark is not None:
+            self._mark.write(book.epoch, book.commit_no)
+
     # --- writing --------------------------------------------------------------------------------------------------
 
     def commit(self, writes: Writes) -> int:
@@ -261,12 +288,15 @@ class SqliteLedger:
             rows += (number, form.key_column(task.pack, task.key), body, crc32(body, seed))
             fresh[task.id] = (number, task.pack)
         _PUT_TASKS.run(con, rows)
-        rows = []
-        for client, (no, counter) in clients.items():
-            body = pack((client, counter))
-            rows += (no, body, crc32(body, form.SEED["client"]))
-        _PUT_CLIENTS.run(con, rows)
+        self._write_clients(con, clients)
         return fresh, clients
+
+    def _write_clients(self, con: sqlite3.Connection, clients: dict[str, tuple[int, int]]) -> None:
+        rows: list[Any] = []
+        for client, (no, counter) in clients.items():
+            body = self._pack((client, counter))
+            rows += (no, body, zlib.crc32(body, form.SEED["client"]))
+        _PUT_CLIENTS.run(con, rows)
 
     def _write_changed(
         self, con: sqlite3.Connection, tasks: Sequence[TaskMutable], fresh: dict[str, tuple[int, str]]

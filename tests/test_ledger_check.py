@@ -1,0 +1,332 @@
+"""Damaged ledgers: refused with a clear text, checked, and salvaged. Never silently wrong."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.ledger_rows import change, done, event, fixed, ghost, mutable, pack, submit, unit
+from wolfpack.core.rows import TaskRow, Writes
+from wolfpack.den.ledger_check import AHEAD, FEW_AHEAD, check, salvage
+from wolfpack.den.sqlite_ledger import SqliteLedger
+from wolfpack.errors import LedgerDamaged, LedgerError, LedgerHeld, LedgerMissing
+
+TASKS = 120
+PAGE = 4096
+FILES = ("", "-wal", ".mark")
+
+
+def truth(counter: int) -> TaskRow:
+    """What the ledger says of each task: a third is done, a third leased, a third queued."""
+    part = fixed(counter, key=f"key-{counter}", args=bytes([counter]) * 300)
+    match counter % 3:
+        case 0:
+            return TaskRow(part, done(counter, counter, lease_no=counter))
+        case 1:
+            return TaskRow(part, mutable(counter, state="leased", lease_no=counter))
+        case _:
+            return TaskRow(part, mutable(counter))
+
+
+def fill(ledger: SqliteLedger) -> None:
+    ledger.commit(
+        Writes(
+            packs=[pack()],
+            units=[unit("grey-1"), unit("grey-2")],
+            functions=[("f" * 8, b"code")],
+            meta={"den": "timber"},
+            events=[event(1), event(2)],
+            ghosts=[ghost(5)],
+        )
+    )
+    for start in range(1, TASKS + 1, 40):
+        rows = [truth(counter) for counter in range(start, start + 40)]
+        ledger.commit(
+            Writes(new_tasks=[row.fixed for row in rows], changed_tasks=[mutable(row.fixed.counter) for row in rows])
+        )
+        ledger.commit(change(*(row.mutable for row in rows if row.mutable.state != "queued")))
+
+
+def copy(source: Path, target: Path) -> Path:
+    for suffix in FILES:
+        if source.with_name(source.name + suffix).exists():
+            shutil.copy(source.with_name(source.name + suffix), target.with_name(target.name + suffix))
+    return target
+
+
+@pytest.fixture(scope="module")
+def closed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A ledger whose den ended in order."""
+    path = tmp_path_factory.mktemp("closed") / "timber.db"
+    ledger = SqliteLedger(path)
+    ledger.open(create=True)
+    fill(ledger)
+    ledger.close()
+    return path
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A ledger whose keeper was killed: all of it is in the log still."""
+    folder = tmp_path_factory.mktemp("killed")
+    ledger = SqliteLedger(folder / "living.db")
+    ledger.open(create=True)
+    fill(ledger)
+    path = copy(folder / "living.db", folder / "timber.db")
+    ledger.close()
+    return path
+
+
+@pytest.fixture(params=["closed", "killed"])
+def ledger_file(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """The path of a whole ledger, to be damaged."""
+    return copy(request.getfixturevalue(request.param), tmp_path / "timber.db")
+
+
+def bytes_of(path: Path) -> dict[str, bytes]:
+    files = {suffix: path.with_name(path.name + suffix) for suffix in FILES}
+    return {suffix: file.read_bytes() for suffix, file in files.items() if file.exists()}
+
+
+def where_the_rows_are(path: Path) -> Path:
+    log = path.with_name(path.name + "-wal")
+    return log if log.exists() else path
+
+
+def read_all(path: Path) -> list[TaskRow]:
+    ledger = SqliteLedger(path)
+    ledger.open(create=False)
+    try:
+        return ledger.find_tasks([f"ada:{counter}" for counter in range(1, TASKS + 1)])
+    finally:
+        ledger.close()
+
+
+def cut_tail(data: bytearray) -> None:
+    del data[-PAGE:]
+
+
+def cut_odd_tail(data: bytearray) -> None:
+    del data[-1001:]
+
+
+def cut_to_nothing(data: bytearray) -> None:
+    data.clear()
+
+
+def zero_tail(data: bytearray) -> None:
+    data[-2 * PAGE :] = bytes(2 * PAGE)
+
+
+def zero_head(data: bytearray) -> None:
+    data[:PAGE] = bytes(PAGE)
+
+
+def zero_all(data: bytearray) -> None:
+    data[:] = bytes(len(data))
+
+
+def flip_middle(data: bytearray) -> None:
+    """Inside the arguments of some task."""
+    data[data.find(bytes([60]) * 100) + 50] ^= 0x10
+
+
+def no_ledger(data: bytearray) -> None:
+    data[:] = b"den: timber\n" * 1000
+
+
+DAMAGES = [cut_tail, cut_odd_tail, cut_to_nothing, zero_tail, zero_head, zero_all, flip_middle, no_ledger]
+
+
+def damage(path: Path, how: Callable[[bytearray], None]) -> None:
+    file = where_the_rows_are(path)
+    data = bytearray(file.read_bytes())
+    how(data)
+    file.write_bytes(data)
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+def test_P44_a_damaged_ledger_is_refused_with_a_clear_text_and_left_as_it_was(
+    ledger_file: Path, how: Callable[[bytearray], None]
+) -> None:
+    damage(ledger_file, how)
+    before = bytes_of(ledger_file)
+    with pytest.raises(LedgerDamaged, match="wolfpack ledger salvage"):
+        SqliteLedger(ledger_file).open(create=True)
+    assert before == bytes_of(ledger_file)
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+def test_P44_check_finds_every_damage_and_touches_nothing(ledger_file: Path, how: Callable[[bytearray], None]) -> None:
+    damage(ledger_file, how)
+    before = bytes_of(ledger_file)
+    assert [] != check(ledger_file)
+    assert before == bytes_of(ledger_file)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_P44_a_flipped_bit_is_refused_or_harms_no_row(ledger_file: Path, seed: int) -> None:
+    chance = Random(seed)
+    file = where_the_rows_are(ledger_file)
+    data = bytearray(file.read_bytes())
+    data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+    file.write_bytes(data)
+    try:
+        rows = read_all(ledger_file)
+    except LedgerError:
+        return
+    assert [truth(counter) for counter in range(1, TASKS + 1)] == rows
+
+
+def test_P44_a_lost_tail_of_the_log_is_told_in_commits(killed: Path, tmp_path: Path) -> None:
+    path = copy(killed, tmp_path / "timber.db")
+    damage(path, cut_odd_tail)
+    with pytest.raises(LedgerDamaged, match=r"its last 1 commits are lost \(the mark beside it says 7"):
+        SqliteLedger(path).open(create=False)
+
+
+def test_P44_a_lost_log_is_found(killed: Path, tmp_path: Path) -> None:
+    path = copy(killed, tmp_path / "timber.db")
+    where_the_rows_are(path).unlink()
+    with pytest.raises(LedgerDamaged, match="its last 7 commits are lost"):
+        SqliteLedger(path).open(create=False)
+
+
+def test_P44_a_lost_file_is_not_replaced_while_its_log_is_there(killed: Path, tmp_path: Path) -> None:
+    path = copy(killed, tmp_path / "timber.db")
+    path.unlink()
+    with pytest.raises(LedgerDamaged, match="its log is there"):
+        SqliteLedger(path).open(create=True)
+
+
+def test_P44_a_damaged_mark_is_refused(ledger_file: Path) -> None:
+    mark = ledger_file.with_name("timber.db.mark")
+    mark.write_bytes(b"\0" * 32)
+    with pytest.raises(LedgerDamaged, match="remove the mark"):
+        SqliteLedger(ledger_file).open(create=True)
+    assert "mark" in check(ledger_file)[0]
+
+
+def test_a_ledger_that_came_without_its_mark_opens(ledger_file: Path) -> None:
+    ledger_file.with_name("timber.db.mark").unlink()
+    assert [truth(counter) for counter in range(1, TASKS + 1)] == read_all(ledger_file)
+
+
+def test_a_whole_ledger_has_no_faults(ledger_file: Path) -> None:
+    before = bytes_of(ledger_file)
+    assert [] == check(ledger_file)
+    assert before == bytes_of(ledger_file)
+
+
+def test_check_looks_into_a_ledger_that_is_held(tmp_path: Path) -> None:
+    ledger = SqliteLedger(tmp_path / "timber.db")
+    ledger.open(create=True)
+    fill(ledger)
+    assert [] == check(tmp_path / "timber.db")
+    assert ledger.commit(submit(TASKS + 1)) == 8
+    ledger.close()
+    assert [] == check(tmp_path / "timber.db")
+
+
+def test_check_of_nothing_says_so(tmp_path: Path) -> None:
+    with pytest.raises(LedgerMissing):
+        check(tmp_path / "timber.db")
+
+
+# --- salvage ------------------------------------------------------------------------------------------------------
+
+
+def test_P44_salvage_of_a_whole_ledger_keeps_all_of_it(ledger_file: Path, tmp_path: Path) -> None:
+    before = bytes_of(ledger_file)
+    report = salvage(ledger_file, tmp_path / "new" / "saved.db")
+    assert [] == report.lost
+    kept = {"tasks": TASKS, "packs": 1, "units": 2, "functions": 1, "events": 2, "ghosts": 1, "meta": 1}
+    assert kept == report.kept
+    assert before == bytes_of(ledger_file)
+    ours, theirs = SqliteLedger(ledger_file), SqliteLedger(tmp_path / "new" / "saved.db")
+    old, new = ours.open(create=False), theirs.open(create=False)
+    old.live.sort()
+    new.live.sort()
+    new.epoch = old.epoch
+    assert old == new
+    assert ours.events_since(0, 9) == theirs.events_since(0, 9)
+    assert ours.settled_since("ada", 0, 99) == theirs.settled_since("ada", 0, 99)
+    ours.close()
+    theirs.close()
+
+
+@pytest.mark.parametrize("how", [cut_tail, cut_odd_tail, zero_tail, zero_head, flip_middle])
+def test_P44_salvage_keeps_what_is_whole_and_reports_the_rest(
+    closed: Path, tmp_path: Path, how: Callable[[bytearray], None]
+) -> None:
+    path = copy(closed, tmp_path / "timber.db")
+    damage(path, how)
+    before = bytes_of(path)
+    report = salvage(path, tmp_path / "saved.db")
+    rows = read_all(tmp_path / "saved.db")
+    assert [truth(row.fixed.counter) for row in rows] == rows
+    assert len(rows) == report.kept["tasks"] >= TASKS // 2
+    assert [] != report.lost
+    assert [] == check(tmp_path / "saved.db")
+    assert before == bytes_of(path)
+
+
+def test_P44_salvage_of_a_cut_log_keeps_all_commits_before_the_cut(killed: Path, tmp_path: Path) -> None:
+    path = copy(killed, tmp_path / "timber.db")
+    damage(path, cut_odd_tail)
+    report = salvage(path, tmp_path / "saved.db")
+    assert "its last 1 commits are lost" in report.lost[0]
+    states = [row.mutable.state for row in read_all(tmp_path / "saved.db")]
+    assert [truth(counter).mutable.state for counter in range(1, 81)] == states[:80]
+    assert ["queued"] * 40 == states[80:]
+
+
+def test_P44_one_flipped_bit_costs_one_task(closed: Path, tmp_path: Path) -> None:
+    path = copy(closed, tmp_path / "timber.db")
+    damage(path, flip_middle)
+    report = salvage(path, tmp_path / "saved.db")
+    assert report.kept["tasks"] == TASKS - 1
+    assert "task ada:60: its arguments are lost; it was done" in report.lost
+
+
+def test_after_a_loss_no_number_is_ever_given_twice(closed: Path, tmp_path: Path) -> None:
+    path = copy(closed, tmp_path / "timber.db")
+    damage(path, flip_middle)
+    salvage(path, tmp_path / "saved.db")
+    ledger = SqliteLedger(tmp_path / "saved.db")
+    loaded = ledger.open(create=False)
+    ledger.close()
+    numbers = (loaded.last_lease_no, loaded.last_settle_no, loaded.last_event_no)
+    assert (118 + AHEAD, 120 + AHEAD, 2 + AHEAD) == tuple(numbers) or numbers == (
+        120 + AHEAD,
+        120 + AHEAD,
+        2 + AHEAD,
+    )
+    assert [pack(term=3 + FEW_AHEAD, alpha=None, alpha_boot=0, turn_seq=0)] == loaded.packs
+    assert [1 + FEW_AHEAD] * 2 == [row.boot for row in loaded.units]
+    assert {"ada": TASKS} == loaded.clients
+    assert loaded.commit_no == 8
+
+
+def test_salvage_leaves_a_held_ledger_alone(tmp_path: Path) -> None:
+    ledger = SqliteLedger(tmp_path / "timber.db")
+    ledger.open(create=True)
+    with pytest.raises(LedgerHeld):
+        salvage(tmp_path / "timber.db", tmp_path / "saved.db")
+    ledger.close()
+
+
+def test_salvage_writes_over_nothing(ledger_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "saved.db").write_text("mine")
+    with pytest.raises(LedgerError, match="exists"):
+        salvage(ledger_file, tmp_path / "saved.db")
+    assert (tmp_path / "saved.db").read_text() == "mine"
+
+
+def test_salvage_of_nothing_says_so(tmp_path: Path) -> None:
+    with pytest.raises(LedgerMissing):
+        salvage(tmp_path / "timber.db", tmp_path / "saved.db")
