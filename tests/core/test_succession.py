@@ -164,7 +164,7 @@ def test_rule_5_a_pretender_that_hears_an_alpha_stops_pretending():
     assert of_type(tick(unit, 2.0, 1.1), Claim) == []
 
 
-# --- answers between pretenders ---------------------------------------------------------------------------------------
+# --- answers between pretenders -------------------------------------------------------------------------------------
 
 
 def test_a_member_without_alpha_answers_a_lower_rank_ok_and_pretends_itself():
@@ -243,7 +243,7 @@ def test_a_howl_is_ignored_if_it_is(heard: Heard):
     assert (unit.term, unit.alpha) == (3, "c")
 
 
-# --- the fast path ------------------------------------------------------------------------------------------------------
+# --- the fast path --------------------------------------------------------------------------------------------------
 
 
 def test_when_the_alpha_died_the_highest_living_rank_claims_at_once():
@@ -300,7 +300,7 @@ def test_an_alpha_that_was_born_again_leads_no_longer():
     assert [Alone("c was born again")] == of_type(orders, Alone)
 
 
-# --- the arbiter's answers ------------------------------------------------------------------------------------------------
+# --- the arbiter's answers ------------------------------------------------------------------------------------------
 
 
 def claiming(me: Peer = C, term: int = 3) -> Succession:
@@ -405,7 +405,7 @@ def test_S34_world_a_lost_reply_to_a_claim_is_granted_once():
     assert [(unit, term) for _, unit, term in world.crowned] == [("c", 1), ("b", 2)]
 
 
-# --- terms seen -----------------------------------------------------------------------------------------------------------
+# --- terms seen -----------------------------------------------------------------------------------------------------
 
 
 def test_a_higher_term_seen_is_followed():
@@ -457,7 +457,7 @@ def test_S20_a_unit_that_knows_an_old_term_only_catches_up_from_a_refusal():
     assert world.units["a"].machine.term == 8
 
 
-# --- what an alpha owes -----------------------------------------------------------------------------------------------------
+# --- what an alpha owes ---------------------------------------------------------------------------------------------
 
 
 def test_S17_a_cut_off_alpha_leases_nothing_after_silence_s():
@@ -532,7 +532,7 @@ def test_a_turn_that_failed_once_changes_nothing():
     assert alpha().step(0.2, TurnFailed("the keeper is away")) == []
 
 
-# --- leaving on purpose -------------------------------------------------------------------------------------------------------
+# --- leaving on purpose ---------------------------------------------------------------------------------------------
 
 
 def test_an_alpha_that_leaves_stops_gives_back_and_names_the_next():
@@ -576,7 +576,7 @@ def test_P42_also_if_the_claim_overtakes_the_release(seed: int):
     world.run_until(lambda: world.leader() == "b", 0.2)
 
 
-# --- who tries ------------------------------------------------------------------------------------------------------------------
+# --- who tries ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -630,7 +630,7 @@ def test_who_moves_up_into_the_council_pretends():
     assert told(tick(unit, 1.2, 0.1), HowlKind.ELECTION)[:6] == ["u-12", "u-10", "u-9", "u-8", "u-7", "u-6"]
 
 
-# --- time ---------------------------------------------------------------------------------------------------------------------
+# --- time -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_pause_of_the_judge_is_forgiven():
@@ -678,7 +678,9 @@ def test_S22_lost_claims_back_off_unequally():
         now, mine = 0.0, []
         for _ in range(6):
             unit.step(now, ClaimFailed("away"))
-            again = next(t for t in iter(lambda: unit.next_wake(), None) if of_type(unit.step(t, Ticked()), Claim))
+            again = unit.next_wake()
+            while not of_type(unit.step(again, Ticked()), Claim):
+                again = unit.next_wake()
             mine.append(again - now)
             now = again
         waits.append(mine)
@@ -686,7 +688,7 @@ def test_S22_lost_claims_back_off_unequally():
     assert all(mine[-1] > 3 * mine[0] for mine in waits)
 
 
-# --- without a keeper -----------------------------------------------------------------------------------------------------------
+# --- without a keeper -----------------------------------------------------------------------------------------------
 
 
 def test_without_a_keeper_the_unit_crowns_itself():
@@ -733,7 +735,7 @@ def test_without_a_keeper_a_usurper_that_returns_leads_a_healthy_pack():
     world.run_until(lambda: world.leader() == "c", 2.0)
 
 
-# --- cases from the field --------------------------------------------------------------------------------------------------------
+# --- cases from the field -------------------------------------------------------------------------------------------
 
 
 def test_S12_flapping_links_without_loss_change_no_term():
@@ -818,29 +820,3 @@ def test_S21_an_old_alpha_heard_through_one_bridge_does_not_block_the_rest():
     world.run(0.5)
     assert {name: world.units[name].machine.alpha for name in "abc"} == {"a": "c", "b": "c", "c": "c"}
     assert Role.ALPHA is not world.units["d"].machine.role
-
-
-# --- the wire -------------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", HowlKind)
-def test_a_howl_survives_the_wire(kind: HowlKind):
-    sent = Howl(kind=kind, pack="p", term=3, unit="grey-1", boot=2, lead=-1, next_unit="grey-2")
-    assert sent == Howl.from_wire(sent.to_wire())
-    assert {str, int} == {type(value) for value in sent.to_wire()}
-
-
-@pytest.mark.parametrize(
-    "wire",
-    [
-        None, "heartbeat", [], [1] * 7, ["bark", "p", 1, "a", 1, 0, None], ["heartbeat", "", 1, "a", 1, 0, None],
-        ["heartbeat", "p", -1, "a", 1, 0, None], ["heartbeat", "p", True, "a", 1, 0, None],
-        ["heartbeat", "p", 1, "a" * 300, 1, 0, None], ["heartbeat", "p", 1, "a", 1.5, 0, None],
-        ["heartbeat", "p", 1, "a", 2**64, 0, None], ["heartbeat", "p", 1, "a", 1, 0, 7],
-        ["heartbeat", "p", 1, "a", 1, 0, None, 8], [["heartbeat"], "p", 1, "a", 1, 0, None],
-    ],
-    ids=repr,
-)  # fmt: skip
-def test_garbage_on_the_wire_is_refused(wire: object):
-    with pytest.raises(ValueError, match="howl"):
-        Howl.from_wire(wire)
