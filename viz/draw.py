@@ -22,7 +22,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import matplotlib as mpl
 import networkx as nx
@@ -31,28 +30,17 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
-from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
 from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch
-from matplotlib.textpath import text_to_path
 
 from viz.graph import Category
-from viz.layout import (
-    ALPHA_PT,
-    CAPTION_PT,
-    FONT_PT,
-    NODE_PT,
-    SECTOR_PT,
-    Point,
-    Text,
-    lay_out,
-)  # fmt: skip
+from viz.key import LOOKS, TITLE_MIN_PT, Look, cut_to, entry_width, flow, font, head, key_entries
+from viz.layout import ALPHA_PT, CAPTION_PT, FONT_PT, NODE_PT, SECTOR_PT, Point, Text, lay_out
 from wolfpack.model import Nature
 
 PNG_DPI = 110
 MARGIN_PT = 16.0
 TITLE_PT = 13.0
-TITLE_MIN_PT = 8.5
 KEY_PT = 8.5
 LABEL_MIN_PT = 4.5
 # The sheet without a size is at least this large; a drawing that is smaller grows, at most so much.
@@ -61,24 +49,6 @@ LEAST_W_PT, LEAST_H_PT, GROWTH_MAX = 460.0, 230.0, 1.7
 INK, FAINT, LINE, PAPER, GROUND = "#222222", "#666666", "#b5b5b5", "#ffffff", "#f4f4f2"
 SUCCESSION = "#D55E00"
 
-
-class Look(NamedTuple):
-    marker: str
-    fill: str
-    scale: float  # markers of one size do not look equally large
-    meaning: str
-
-
-LOOKS = {
-    Category.ALPHA: Look("*", "#E69F00", 1.0, "alpha"),
-    Category.PRETENDER: Look("^", "#D55E00", 1.05, "pretender: may claim the next term"),
-    Category.WOLF: Look("o", "#0072B2", 0.9, "wolf"),
-    Category.WEREWOLF: Look("D", "#CC79A7", 0.8, "werewolf"),
-    Category.WAKING: Look("p", "#009E73", 1.0, "waking"),
-    Category.SLEEPER: Look("s", "#DCEEF8", 0.75, "asleep"),
-    Category.QUARANTINED: Look("8", "#F0E442", 0.95, "quarantined"),
-    Category.LOST: Look("X", "#000000", 0.95, "lost"),
-}
 
 # matplotlib's settings that change our bytes and cannot be given as arguments.
 _SETTINGS = {
@@ -164,7 +134,7 @@ class _Sheet:
 
     def __init__(self, graph: nx.DiGraph, size: tuple[float, float] | None) -> None:
         self.graph = graph
-        entries = _key_entries(graph)
+        entries = key_entries(graph)
         if size is None:
             self.margin, self.key_pt = MARGIN_PT, KEY_PT
             self.layout = lay_out(graph)
@@ -178,8 +148,8 @@ class _Sheet:
             self.key_pt = min(KEY_PT, max(5.5, self.width / 60))
             title_pt = min(TITLE_PT * 1.3, max(TITLE_MIN_PT, self.width / 40))
         inner = self.width - 2 * self.margin
-        self.head = _head(graph, inner, title_pt)
-        self.key = _flow(entries, self.key_pt, inner)
+        self.head = head(graph, inner, title_pt)
+        self.key = flow(entries, self.key_pt, inner)
         if size is None:
             self.height = self.layout.height_pt * self.scale + self._around_pt()
         else:
@@ -223,7 +193,7 @@ class _Sheet:
         va: str = "center", bold: bool = False, colour: str = INK, box: bool = False, z: float = 5,
     ) -> None:  # fmt: skip
         made = self.axes.text(
-            x, y, text, fontproperties=_font(pt, bold=bold), ha=align, va=va, color=colour, zorder=z,
+            x, y, text, fontproperties=font(pt, bold=bold), ha=align, va=va, color=colour, zorder=z,
             parse_math=False, linespacing=1.0, clip_on=False,
         )  # fmt: skip
         if box:
@@ -253,13 +223,13 @@ class _Sheet:
             y -= pt * 1.5
         y = self.margin + self.key_h
         for row in self.key:
-            x = (self.width - sum(_entry_width(name, self.key_pt) for _, name in row)) / 2
+            x = (self.width - sum(entry_width(name, self.key_pt) for _, name in row)) / 2
             y -= self.key_pt * 1.7
             for look, name in row:
                 middle = y + self.key_pt * 0.85
                 self._key_sign(x + self.key_pt, middle, look)
                 self._text(x + self.key_pt * 2.2, middle, name, self.key_pt, "left")
-                x += _entry_width(name, self.key_pt)
+                x += entry_width(name, self.key_pt)
 
     def _key_sign(self, x: float, y: float, look: Look | str) -> None:
         half = self.key_pt * 0.9
@@ -346,7 +316,7 @@ class _Sheet:
 
     def _caption(self, caption: Text, width_pt: float) -> None:
         pt = max(CAPTION_PT * min(self.scale, 1.4), 5.0)
-        text = _cut(caption.text, pt, width_pt * self.scale, bold=True)
+        text = cut_to(caption.text, pt, width_pt * self.scale, bold=True)
         self._text(*self._at(caption), text, pt, caption.align, bold=True)
 
     def _empty_seat(self, x: float, y: float, pt: float) -> None:
@@ -367,93 +337,3 @@ class _Sheet:
                 connectionstyle=f"arc3,rad={bend}", shrinkA=trim * 0.6, shrinkB=trim, zorder=3,
             )
         )  # fmt: skip
-
-
-def _width_pt(text: str, pt: float, *, bold: bool = False) -> float:
-    """How wide the text is drawn."""
-    return float(text_to_path.get_text_width_height_descent(text, _font(pt, bold=bold), ismath=False)[0])
-
-
-def _font(pt: float, *, bold: bool) -> FontProperties:
-    return FontProperties(
-        family=["DejaVu Sans", "sans-serif"], size=pt, weight="bold" if bold else "normal", style="normal"
-    )
-
-
-# --- head and key -------------------------------------------------------------------------------------------------
-
-
-def _head(graph: nx.DiGraph, width: float, title_pt: float) -> list[tuple[str, float, bool]]:
-    """Title, reason and event number, each made to fit the width."""
-    title, subtitle, number = graph.graph["title"], graph.graph["subtitle"], graph.graph["number"]
-    at = graph.graph["at"]
-    day = datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d") if at is not None else ""
-    lines = _fitted(title, title_pt, width, bold=True)
-    small = min(9.0, max(6.0, lines[0][1] * 0.7))
-    if subtitle:
-        lines += _fitted(subtitle, small, width)
-    if number:
-        lines += _fitted(f"event {number}, {day}", small, width)
-    return lines
-
-
-def _fitted(text: str, pt: float, width: float, *, bold: bool = False) -> list[tuple[str, float, bool]]:
-    """The text as one line, somewhat smaller if need be, else as two; what is still too long loses its middle."""
-    words = text.split()
-    text = " ".join(words)
-    full = _width_pt(text, pt, bold=bold)
-    if full <= width:
-        return [(text, pt, bold)]
-    pt = max(pt * width / full, min(TITLE_MIN_PT, pt), pt * 0.7)
-    fits = [cut for cut in range(1, len(words)) if _width_pt(" ".join(words[:cut]), pt, bold=bold) <= width]
-    if _width_pt(text, pt, bold=bold) <= width * 1.001 or not fits:
-        lines = [text]
-    else:
-        # The break that leaves the two lines most alike.
-        cut = min(fits, key=lambda cut: abs(len(" ".join(words[:cut])) - len(" ".join(words[cut:]))))
-        if _width_pt(" ".join(words[cut:]), pt, bold=bold) > width:
-            cut = fits[-1]
-        lines = [" ".join(words[:cut]), " ".join(words[cut:])]
-    return [(_cut(line, pt, width * 1.001, bold=bold), pt, bold) for line in lines]
-
-
-def _cut(text: str, pt: float, width: float, *, bold: bool) -> str:
-    shown, keep = text, len(text)
-    while keep > 2 and _width_pt(shown, pt, bold=bold) > width:
-        keep -= 1
-        shown = f"{text[: keep - keep // 2]}…{text[len(text) - keep // 2 :]}"
-    return shown
-
-
-def _key_entries(graph: nx.DiGraph) -> list[tuple[Look | str, str]]:
-    nodes: list[dict[str, Any]] = [node for _, node in graph.nodes(data=True)]
-    shown = {node["category"] for node in nodes}
-    entries: list[tuple[Look | str, str]] = [(look, look.meaning) for each, look in LOOKS.items() if each in shown]
-    packs = graph.graph["packs"].values()
-    if any(edge["leads"] for *_, edge in graph.edges(data=True)):
-        entries.append(("leads", "leads"))
-    if any(pack["alpha"] and pack["previous"] and pack["previous"] != pack["alpha"] for pack in packs):
-        entries.append(("succeeds", "is followed by"))
-    own = (Category.WEREWOLF, Category.WOLF)
-    if any(node["nature"] is Nature.WEREWOLF and node["category"] not in own for node in nodes):
-        entries.append(("nature", "by nature a werewolf"))
-    if any(pack["alpha"] or len(pack["seats"]) > len(pack["members"]) for pack in packs):
-        entries.append(("seat", "empty seat"))
-    return entries
-
-
-def _entry_width(name: str, pt: float) -> float:
-    return pt * 3.4 + _width_pt(name, pt)
-
-
-def _flow(entries: list[tuple[Look | str, str]], pt: float, width: float) -> list[list[tuple[Look | str, str]]]:
-    rows: list[list[tuple[Look | str, str]]] = []
-    used = width + 1
-    for entry in entries:
-        wide = _entry_width(entry[1], pt)
-        if used + wide > width:
-            rows.append([])
-            used = 0.0
-        rows[-1].append(entry)
-        used += wide
-    return rows

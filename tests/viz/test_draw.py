@@ -17,7 +17,8 @@ import pytest
 import viz
 from tests.viz.story import Story
 from viz import Category, leadership_graph
-from viz.draw import LOOKS, render
+from viz.draw import render
+from viz.key import LOOKS
 from wolfpack import events as ev
 
 
@@ -105,7 +106,9 @@ def test_the_same_events_give_the_same_bytes_of_svg(graph, tmp_path):
 
 def test_a_style_of_the_host_program_neither_changes_the_picture_nor_is_changed(graph, tmp_path):
     plain = render(graph, tmp_path / "a.svg").read_bytes()
-    with mpl.rc_context({"svg.fonttype": "path", "font.size": 33.0, "lines.linewidth": 9.0, "axes.facecolor": "red"}):
+    with mpl.rc_context(
+        {"svg.fonttype": "path", "font.sans-serif": ["Times"], "lines.linewidth": 9.0, "axes.facecolor": "red"}
+    ):
         styled = render(graph, tmp_path / "b.svg").read_bytes()
         assert "path" == mpl.rcParams["svg.fonttype"]
     assert plain == styled

@@ -94,13 +94,13 @@ def test_every_unit_has_a_place(story):
     assert set(graph) == set(lay_out(graph).places)
 
 
-@settings(max_examples=30, deadline=None)
-@given(dens())
-def test_names_of_sub_packs_on_one_side_keep_a_line_apart(story):
-    for pack in lay_out(leadership_graph(story.events)).packs.values():
-        for side in ("left", "right"):
-            heights = sorted(sector.name.y for sector in pack.sectors if sector.name.align == side)
-            assert all(above - below > 10 for below, above in itertools.pairwise(heights))
+def test_names_of_many_small_sub_packs_keep_a_line_apart():
+    story = Story()
+    story.pack("computing", *(story.cards(f"kind{index}", 1, offers=(f"tag{index}",))[0] for index in range(40)))
+    sectors = lay_out(leadership_graph(story.events)).packs["computing"].sectors
+    for side in ("left", "right"):
+        heights = sorted(sector.name.y for sector in sectors if sector.name.align == side)
+        assert all(above - below > 10 for below, above in itertools.pairwise(heights))
 
 
 @settings(max_examples=15, deadline=None)
@@ -172,6 +172,12 @@ def test_sleepers_and_free_units_are_in_the_pool_below_the_packs():
     assert {"grey-3", "grey-4", "grey-5"} == {
         unit for unit, at in layout.places.items() if box.bottom <= at.y <= box.top
     }
+
+
+def test_a_pack_stands_over_the_middle_of_a_wide_pool():
+    story = Story()
+    layout = lay_out(leadership_graph(story.pack("computing", *story.cards("grey", 40)[:1]).events))
+    assert layout.width_pt / 2 == pytest.approx(layout.packs["computing"].middle.x, rel=0.05)
 
 
 def test_a_sub_pack_is_named_with_the_number_of_its_living_members():
