@@ -59,7 +59,7 @@ def den_spec(document: Document, den: DenFile) -> DenSpec:
         payload_max_bytes=den.payload_max_bytes,
         # With faults there may be far too many of them.
         cards=() if document.faults else tuple(card for kind, unit in den.units.items() for card in _cards(kind, unit)),
-        packs=tuple(_pack(name, pack) for name, pack in den.packs.items()),
+        packs=tuple(pack_spec(name, pack) for name, pack in den.packs.items()),
         timing=timing,
         job=JobSpec(task=den.job.task, options=den.job.options) if den.job else None,
         folder=str(folder),
@@ -229,7 +229,7 @@ def _near(word: str, known: set[str]) -> str:
     return hint if hint.endswith("?") else ""
 
 
-def _pack(name: str, pack: PackFile) -> PackSpec:
+def pack_spec(name: str, pack: PackFile) -> PackSpec:
     return PackSpec(
         name=name,
         fewest=pack.size[0],

@@ -118,9 +118,9 @@ class Instructed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reported:
-    """The hands ended a lease."""
+    """The hands ended leases."""
 
-    report: Report
+    reports: tuple[Report, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -133,8 +133,9 @@ class Brain:
                     orders += self._succeed(now, s.AskedToLead())
             case e.Instructed(order=order, grace_s=grace_s, reason=reason):
                 orders = self._on_instructed(order, grace_s, reason)
-            case e.Reported(report=report):
-                self.leases.report(report)
+            case e.Reported(reports=reports):
+                for report in reports:
+                    self.leases.report(report)
                 orders = []
             case e.Running(seconds=seconds):
                 orders = self._on_running(seconds)

@@ -167,8 +167,11 @@ class Book:
 
     # --- watching -----------------------------------------------------------------------------------------------
 
-    def finals_since(self, client: str, cursor: int, most: int = 2000) -> tuple[list[Final], bool]:
-        """The ends this client has not seen, and whether some are missing here (then it must `look`)."""
+    def finals_since(self, client: str, cursor: int, durable: int, most: int = 2000) -> tuple[list[Final], bool]:
+        """The ends this client has not seen, up to settle number `durable`; and whether some are missing here.
+
+        A client told of missing ones must `look` for all it waits for.
+        """
         recent = self.journal.recent.get(client)
         if recent is None:
             self.journal.recent[client] = Recent(self.journal.last_settle_no)
@@ -176,7 +179,7 @@ class Book:
         while recent.finals and recent.finals[0].settle_no <= cursor:
             recent.since = recent.finals.popleft().settle_no
         gap = cursor < recent.since
-        return [final for final, _ in zip(recent.finals, range(most), strict=False)], gap
+        return [final for final, _ in zip(recent.finals, range(most), strict=False) if final.settle_no <= durable], gap
 
     def forget_client(self, client: str) -> None:
         self.journal.recent.pop(client, None)
