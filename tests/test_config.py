@@ -327,7 +327,13 @@ def test_changing_a_schema_does_not_change_the_next_one() -> None:
 # --- laptop -------------------------------------------------------------------------------------------------------
 
 
-def test_a_laptop_den_has_a_wolf_a_core_and_one_pack() -> None:
+@pytest.fixture
+def temporary_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    return tmp_path
+
+
+def test_a_laptop_den_has_a_wolf_a_core_and_one_pack(temporary_folders: Path) -> None:
     spec = laptop_spec()
     cores = len(os.sched_getaffinity(0))
     offer = Offer(frozenset({"cpu"}))
@@ -338,11 +344,11 @@ def test_a_laptop_den_has_a_wolf_a_core_and_one_pack() -> None:
     assert cores == len({card.unit for card in spec.cards})
 
 
-def test_two_laptop_dens_share_neither_name_nor_ledger() -> None:
+def test_two_laptop_dens_share_neither_name_nor_ledger(temporary_folders: Path) -> None:
     one, two = laptop_spec(), laptop_spec()
     assert one.den != two.den
     assert one.ledger != two.ledger
-    assert Path(one.ledger.removeprefix("sqlite:///")).parent.is_dir()
+    assert temporary_folders == Path(one.ledger.removeprefix("sqlite:///")).parent.parent
 
 
 # --- layers -------------------------------------------------------------------------------------------------------
