@@ -1,5 +1,4 @@
 """What a good pack.yaml becomes: every default filled in, every path absolute, one card a unit."""
-# ruff: noqa: SIM300 (the expected value stands first)
 
 from __future__ import annotations
 

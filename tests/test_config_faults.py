@@ -1,5 +1,5 @@
 """What a bad pack.yaml is told: each case is a file and the lines its reader sees, all of them and nothing else."""
-# ruff: noqa: SIM300, E501 (the expected value stands first; a case stands on one line)
+# ruff: noqa: E501 (a case stands on one line)
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """Records go to JSON and come back equal, whatever is in them; what would change on the way is refused."""
 
-# ruff: noqa: SIM300 (the expected value stands first)
-
 from __future__ import annotations
 
 import json
