@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from os import PathLike
 
-    from wolfpack.current import current as current
+    from wolfpack.context import current as current
     from wolfpack.errors import *  # noqa: F403
     from wolfpack.events import *  # noqa: F403
     from wolfpack.executor import PackExecutor as PackExecutor
@@ -55,7 +55,7 @@ _HOMES = {
     "PackExecutor": "executor",
     "as_completed": "waiting",
     "wait": "waiting",
-    "current": "current",
+    "current": "context",
 }
 
 

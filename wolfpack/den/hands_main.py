@@ -19,24 +19,28 @@ from __future__ import annotations
 
 import importlib
 import os
+import pickle
 import select
 import signal
 import sys
 import threading
 import time
-from collections import deque
+from collections import deque, namedtuple
 from typing import TYPE_CHECKING, Any
 
-from wolfpack import current as task_here
+from wolfpack import context as task_here
 from wolfpack.den import guard
 from wolfpack.den.frames import Decoder, encode
 from wolfpack.den.runner import Runner, describe_fault
 from wolfpack.errors import CallerError
-from wolfpack.model import Job
 
 if TYPE_CHECKING:
-    import asyncio  # a quarter of a second of imports that only coroutines need
+    import asyncio
     from collections.abc import Callable
+
+    from wolfpack.model import Job
+else:  # the module of all records takes a third of the time to start; a test keeps the fields the same
+    Job = namedtuple("Job", "lease_no task_id fn args blob key attempt timeout_s is_async term")
 
 READ_BYTES = 1 << 17
 PERMIT_BYTES = 8
@@ -193,7 +197,7 @@ class Hands:
 
     def _get_loop(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
-            import asyncio
+            import asyncio  # dear, and only coroutines need it
 
             self._loop = asyncio.new_event_loop()
             asyncio.set_event_loop(self._loop)
@@ -251,7 +255,7 @@ def live_day(channel: Channel, config: dict[str, Any]) -> None:
     try:
         day = load_named(config["path"])()
         if config["state"]:
-            day.restore(cloudpickle.loads(config["state"]))
+            day.restore(pickle.loads(config["state"]))
     except BaseException as exc:
         channel.write(["failed", "birth", describe_fault(exc)])
         return

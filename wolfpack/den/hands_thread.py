@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from wolfpack import current as task_here
+from wolfpack import context as task_here
 from wolfpack.den.hands import Hands, Held, Owner
 from wolfpack.den.hands_main import load_named
 from wolfpack.den.runner import Runner, describe_fault

@@ -14,10 +14,12 @@ Where several run side by side (coroutines, `isolation: thread`) the task is fou
 from __future__ import annotations
 
 from contextvars import ContextVar
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from wolfpack.errors import CallerError
-from wolfpack.model import Job
+
+if TYPE_CHECKING:
+    from wolfpack.model import Job  # hands start faster without
 
 
 class Link(Protocol):
