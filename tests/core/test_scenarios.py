@@ -1,7 +1,7 @@
 """Succession told as transcripts: `tests/scenarios/*.txt` hold commands, each followed by what must come of it.
 
-A block is one or more commands, a line `----`, and the output up to an empty line. After an intended change of behaviour
-run with REWRITE_SCENARIOS=1 and read the diff: it is the review. In the spirit of etcd raft's `testdata`.
+A block is one or more commands, a line `----`, and the output up to an empty line. After an intended change of
+behaviour run with REWRITE_SCENARIOS=1 and read the diff: it is the review. In the spirit of etcd raft's `testdata`.
 
     units a b:1 z! [term=3 alpha=c] [itself] [usurp]   who is there, `:1` its lead, `!` cannot lead; alpha: it leads
     tick S        time passes, nothing is delivered          run S      time passes, everything arrives at once

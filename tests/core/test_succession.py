@@ -381,6 +381,38 @@ def test_S34_a_refusal_that_names_the_caller_and_its_boot_is_a_grant():
     assert Crowned(4) in claiming().step(1.1, Refused(4, "c", 1))
 
 
+def test_S34_a_term_won_by_an_earlier_claim_lets_nothing_lease_before_a_turn_is_answered():
+    unit = claiming()
+    unit.step(1.5, howl(HowlKind.STALE, A, term=4))  # the term that this unit was granted, as others tell it
+    tick(unit, 3.0, 1.5)
+    assert Crowned(4) in unit.step(3.1, Refused(4, "c", 1))
+    assert not unit.may_lease(3.1)
+    unit.step(3.2, TurnAnswered(3.15))
+    assert unit.may_lease(3.2)
+
+
+def test_a_grant_of_an_older_term_than_the_known_one_crowns_nobody():
+    unit = claiming()
+    unit.step(1.1, howl(HowlKind.STALE, A, term=6))
+    assert [ReleaseTerm(4)] == of_type(unit.step(1.2, Granted(4)), ReleaseTerm, Crowned)
+
+
+def test_a_refusal_that_comes_too_late_does_not_restart_the_silence():
+    unit = claiming()
+    unit.step(1.1, howl(HowlKind.HEARTBEAT, A))
+    tick(unit, 2.0, 1.1)
+    unit.step(2.0, Refused(3, "a", 1))
+    assert Alone("heard nothing of a for 1 s") in tick(unit, 2.1, 2.0)
+
+
+def test_a_refusal_outweighs_an_old_hint_of_death():
+    unit = follower(B)
+    unit.step(0.5, PeerLost("c", 1))
+    unit.step(0.51, ClaimFailed("away"))
+    tick(unit, 1.0, 0.51)
+    assert [Following(3, "c", 1)] == unit.step(1.0, Refused(3, "c", 1))
+
+
 def test_S34_a_refusal_that_names_an_earlier_boot_of_the_caller_is_none():
     unit = claiming(Peer(unit="c", boot=2))
     assert of_type(unit.step(1.1, Refused(4, "c", 1)), Crowned) == []

@@ -16,6 +16,7 @@ it, or gave its grant back: never crowned again). After etcd's raft (`Step`, `be
 
 from __future__ import annotations
 
+import math
 import random
 from enum import StrEnum
 from typing import assert_never
@@ -218,8 +219,10 @@ class Succession:
         self.term, self.alpha, self.alpha_boot, self._alpha_lead = term, self.me.unit, self.me.boot, self.me.lead
         self._doubted = None
         self._tries, self._waiting, self._claimed = 0, False, False
-        # The grant answered a claim: of repeated ones any may be the one that counted, so the first does.
-        self._crowned_at, self._answered_sent_at = now, self._first_claim[1]
+        # The grant answered a claim: of repeated ones any may be the one that counted, so the first does. A term that
+        # an earlier claim won lets nothing lease before a turn is answered: who knows how long ago that was.
+        prev_term, sent_at = self._first_claim
+        self._crowned_at, self._answered_sent_at = now, sent_at if prev_term + 1 == term else -math.inf
         self._clear_alarms()
         self._alarms[Alarm.BEAT] = now + self.timing.heartbeat_s
         if self.arbiter is Arbiter.KEEPER:
