@@ -285,6 +285,19 @@ def test_P44_salvage_of_a_cut_log_keeps_all_commits_before_the_cut(killed: Path,
     assert ["queued"] * 40 == states[80:]
 
 
+def test_P44_a_flipped_bit_in_the_log_does_not_cost_the_commits_behind_it(killed: Path, tmp_path: Path) -> None:
+    path = copy(killed, tmp_path / "timber.db")
+    log = where_the_rows_are(path)
+    data = bytearray(log.read_bytes())
+    data[data.find(bytes([7]) * 100) + 50] ^= 0x10
+    log.write_bytes(data)
+    report = salvage(path, tmp_path / "saved.db")
+    rows = read_all(tmp_path / "saved.db")
+    assert [truth(row.fixed.counter) for row in rows] == rows
+    assert TASKS - 20 < len(rows)
+    assert "of the log is damaged" in report.lost[0]
+
+
 def test_P44_one_flipped_bit_costs_one_task(closed: Path, tmp_path: Path) -> None:
     path = copy(closed, tmp_path / "timber.db")
     damage(path, flip_middle)
@@ -301,11 +314,7 @@ def test_after_a_loss_no_number_is_ever_given_twice(closed: Path, tmp_path: Path
     loaded = ledger.open(create=False)
     ledger.close()
     numbers = (loaded.last_lease_no, loaded.last_settle_no, loaded.last_event_no)
-    assert (118 + AHEAD, 120 + AHEAD, 2 + AHEAD) == tuple(numbers) or numbers == (
-        120 + AHEAD,
-        120 + AHEAD,
-        2 + AHEAD,
-    )
+    assert (TASKS + AHEAD, TASKS + AHEAD, 2 + AHEAD) == numbers
     assert [pack(term=3 + FEW_AHEAD, alpha=None, alpha_boot=0, turn_seq=0)] == loaded.packs
     assert [1 + FEW_AHEAD] * 2 == [row.boot for row in loaded.units]
     assert {"ada": TASKS} == loaded.clients

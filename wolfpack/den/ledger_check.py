@@ -2,10 +2,11 @@
 
 `check` reads everything and lists every fault. It may look into the ledger of a living den.
 
-`salvage` works on a copy. A first page that is damaged is replaced by that of a fresh ledger, whose tables stand on the
-same pages; a file that was cut is filled up with empty pages. Then each table is walked row by row, around pages that
-cannot be read, and every row whose checksum holds is written into a new ledger. A task is kept only with both its
-parts: what it was and how far it came. Guessing the second could run it again after its result was delivered.
+`salvage` works on a copy, into which it folds the log page by page (`ledger_log`). A first page that is damaged is
+replaced by that of a fresh ledger, whose tables stand on the same pages; a file that was cut is filled up with empty
+pages. Then each table is walked row by row, around pages that cannot be read, and every row whose checksum holds is
+written into a new ledger. A task is kept only with both its parts: what it was and how far it came. Guessing the second
+could run it again after its result was delivered.
 
 What was lost may have been seen by others: leases, terms and boots granted, results delivered, events shown. So after
 any loss all numbers jump ahead (`AHEAD`), and nothing that was ever given is given again.
@@ -27,6 +28,7 @@ from wolfpack.core.rows import EventRow, GhostRow, PackRow, TaskFixed, TaskMutab
 from wolfpack.den import ledger_format as form
 from wolfpack.den.ledger_files import Lock, MarkNumbers, beside, read_mark
 from wolfpack.den.ledger_format import Book, RowFault
+from wolfpack.den.ledger_log import apply_log
 from wolfpack.den.ledger_open import create_file, faults, is_there, reading, size_of
 from wolfpack.den.sqlite_ledger import SqliteLedger
 from wolfpack.errors import LedgerDamaged, LedgerError, LedgerHeld, LedgerMissing, LedgerTooNew
@@ -76,7 +78,7 @@ def check(path: str | os.PathLike[str]) -> list[str]:
                 found += [fault] if fault else []
     except LedgerTooNew:
         raise
-    except (LedgerError, sqlite3.Error, OSError) as exc:
+    except (LedgerError, *form.READ_ERRORS, OSError) as exc:
         found.append(str(exc if isinstance(exc, LedgerError) else form.explain(path, exc, "read")))
     finally:
         if lock is not None:
@@ -124,7 +126,7 @@ def salvage(path: str | os.PathLike[str], out: str | os.PathLike[str]) -> Salvag
         out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as folder:
             return _salvage(path, out, Path(folder))
-    except (sqlite3.Error, OSError) as exc:
+    except (*form.READ_ERRORS, OSError) as exc:
         raise form.explain(out, exc, "salvaged") from exc
     finally:
         if lock is not None:
@@ -141,6 +143,8 @@ def _salvage(path: Path, out: Path, folder: Path) -> SalvageReport:
     copy = folder / "copy.db"
     for suffix in ("", "-wal"):
         lost += _copy_readable(beside(path, suffix), beside(copy, suffix))
+    if beside(copy, "-wal").exists():
+        lost += apply_log(beside(copy, "-wal"), copy)
     lost += _mend_head(copy, folder / "fresh.db")
     with contextlib.closing(sqlite3.connect(copy, isolation_level=None)) as con:
         # A damaged text must not stop the walk; what the texts say is in the bodies too.
@@ -244,7 +248,7 @@ class _Source:
 
     def functions(self) -> Iterator[tuple[str, bytes]]:
         def read(_: int, row: tuple[Any, ...]) -> tuple[Any, ...]:
-            fn = row[0].decode("utf-8", "replace")
+            fn = bytes(row[0] or b"").decode("utf-8", "replace")
             return fn, form.unseal_function(fn, *row[1:])
 
         return ((fn, code) for _, (fn, code) in self._numbered("function", read, "fn, body, crc"))
@@ -273,7 +277,7 @@ class _Source:
         try:
             row = self._con.execute("SELECT body, crc FROM task WHERE num = ?", (number,)).fetchone()
             return None if row is None else TaskFixed(*form.unseal("task", number, *row))
-        except (sqlite3.Error, RowFault):
+        except (*form.READ_ERRORS, RowFault):
             return None
 
     def _numbered(
@@ -294,7 +298,7 @@ class _Source:
                     except RowFault as exc:
                         self.lost.append(str(exc))
                 return
-            except sqlite3.Error as exc:
+            except form.READ_ERRORS as exc:
                 beyond = self._find_readable(table, last)
                 until = "the end" if beyond is None else str(beyond)
                 self.lost.append(f"table {table}: nothing can be read from row {last + 1} to {until} ({exc})")
@@ -310,7 +314,7 @@ class _Source:
                 query = f"SELECT rowid, body FROM {table} WHERE rowid > ? ORDER BY rowid LIMIT 1"
                 self._con.execute(query, (last + step,)).fetchone()
                 return last + step
-            except sqlite3.Error:
+            except form.READ_ERRORS:
                 step = step + 1 if step < _NEAR else step * 2
         return None
 
@@ -354,7 +358,7 @@ def _mend_head(copy: Path, fresh: Path) -> list[str]:
             return []
     except LedgerTooNew:
         raise
-    except (LedgerDamaged, sqlite3.Error):
+    except (LedgerDamaged, *form.READ_ERRORS):
         create_file(fresh)
         head = bytearray(fresh.read_bytes()[: form.PAGE_BYTES])
         pages = max(-(-size // form.PAGE_BYTES), 1)

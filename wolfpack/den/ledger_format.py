@@ -74,6 +74,10 @@ class RowFault(Exception):
     """A row that is not what was written."""
 
 
+# What reading a damaged file can raise; the second when SQLite quotes damaged bytes in its message.
+READ_ERRORS = (sqlite3.Error, UnicodeDecodeError)
+
+
 def packer() -> Callable[[object], bytes]:
     """A function that packs a row; each thread needs its own. Texts of users may hold lone surrogates."""
     pack: Callable[[object], bytes] = msgpack.Packer(unicode_errors="surrogatepass").pack
@@ -205,9 +209,10 @@ def check_schema(con: sqlite3.Connection, path: Path) -> None:
 
 def structure_faults(con: sqlite3.Connection) -> Iterator[str]:
     """What SQLite's own check of pages and indexes finds, one line each; it reads the whole file."""
-    for (line,) in con.execute("PRAGMA integrity_check(100)"):
-        if line != "ok":
-            yield str(line)
+    for (text,) in con.execute("PRAGMA integrity_check(100)"):
+        for line in str(text).splitlines():
+            if line != "ok" and not line.startswith("***"):
+                yield line
 
 
 def mark_fault(book: Book, mark: MarkNumbers | None) -> str | None:
@@ -246,7 +251,7 @@ def explain(path: Path, exc: Exception, doing: str) -> LedgerError:
         return damaged(path, str(exc))
     name = getattr(exc, "sqlite_errorname", None) or type(exc).__name__
     detail = f"{exc} [{name}]"
-    if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")) or "Could not decode" in str(exc):
+    if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB", "UnicodeDecodeError")) or "Could not decode" in str(exc):
         return damaged(path, detail)
     if name.startswith("SQLITE_FULL"):
         advice = f"the disk (or a quota) is full. Make room in {path.parent}"

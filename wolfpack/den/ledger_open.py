@@ -169,7 +169,7 @@ def faults(con: sqlite3.Connection) -> Iterator[str]:
     book = Book(b"", 0, 0, 0, 0, 0, 0, 0, 0)
     try:
         book = form.read_book(con)
-    except (RowFault, sqlite3.Error) as exc:
+    except (RowFault, *form.READ_ERRORS) as exc:
         yield str(exc)
     for table, key in (("meta", "name"), ("pack", "pack"), ("unit", "unit"), ("event", "number"), ("ghost", "number")):
         query = f"SELECT {key}, body, crc FROM {table}"
@@ -186,7 +186,7 @@ def _unseal_row(table: str, row: tuple[Any, ...]) -> object:
 def _guarded(what: str, look: Callable[[], Iterator[str]]) -> Iterator[str]:
     try:
         yield from look()
-    except sqlite3.Error as exc:
+    except form.READ_ERRORS as exc:
         yield f"{what}: cannot be read to the end ({exc})"
 
 
