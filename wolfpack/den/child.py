@@ -76,7 +76,7 @@ class Child:
             processes.TOKEN: self._token,
         }
         search = [folder, *(entry for entry in sys.path if entry != folder)] if folder else list(sys.path)
-        command = [sys.executable, "-m", "wolfpack.den.hands_main", *map(str, theirs), str(os.getpid()), unit]
+        command = [sys.executable, "-P", "-m", "wolfpack.den.hands_main", *map(str, theirs), str(os.getpid()), unit]
         try:
             self._process = subprocess.Popen(command, pass_fds=theirs, stdin=subprocess.DEVNULL, env=environment)
         except BaseException:

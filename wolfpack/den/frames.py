@@ -10,7 +10,8 @@ from typing import Any
 
 import msgpack
 
-FRAME_MAX_BYTES = 1 << 30
+# Arguments and values above a MiB go by file; this leaves room for the code of functions that carry data.
+FRAME_MAX_BYTES = 1 << 28
 HEAD_BYTES = 4
 
 

@@ -24,6 +24,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
+import msgpack
+
 from wolfpack.den import memory, processes
 from wolfpack.den.hands import Hands, Held, ProcessHands, Verdict
 from wolfpack.den.hands_thread import ThreadHands
@@ -113,7 +115,8 @@ class HandsPool:
         self._births: set[asyncio.TimerHandle] = set()
         self._trees_at = float("-inf")
         self._trees: dict[Hands, list[int]] = {}
-        self._kernel_kills = memory.find_kernel_kills()
+        # The last two looks: the latest may have come between a kill and the news of it.
+        self._kernel_kills = deque([memory.find_kernel_kills()], maxlen=2)
 
     # --- what the brain calls
 
@@ -257,7 +260,7 @@ class HandsPool:
                 )
             if fate is not None:
                 return fate
-            if "SIGKILL" in how and memory.find_kernel_kills() > self._kernel_kills:
+            if "SIGKILL" in how and memory.find_kernel_kills() > self._kernel_kills[0]:
                 return Verdict(Cause.OOM, "the kernel killed its hands: the node had no memory left")
             return Verdict(Cause.CRASH, f"its hands ended by {how} while it ran")
 
@@ -358,6 +361,7 @@ class HandsPool:
         if not lease_nos:
             return
         now = time.time()
+        payload = msgpack.packb([b"", text]) if cause is Cause.FAULT else b""
         for queue in (self._plain, self._coroutines):
             dropped = [held.job for held in queue if held.job.lease_no in lease_nos]
             if not dropped:
@@ -366,7 +370,7 @@ class HandsPool:
             queue.clear()
             queue.extend(kept)
             for job in dropped:
-                self._report(Report(job.lease_no, job.task_id, cause, False, now, now, text=text))
+                self._report(Report(job.lease_no, job.task_id, cause, False, now, now, payload, text=text))
         self._changed.set()
 
     def _pump(self) -> None:
@@ -506,7 +510,7 @@ class HandsPool:
             self._trees_at = now
             self._trees = {hands: hands.find_pids(parents) for hands in busy}
         held_bytes = [0 if hands.is_ending else memory.tree_rss_bytes(self._trees[hands]) for hands in busy]
-        self._kernel_kills = memory.find_kernel_kills()
+        self._kernel_kills.append(memory.find_kernel_kills())
         found = memory.find_overgrown(held_bytes, limit_bytes=self._memory_bytes, node=memory.find_node_memory())
         if found is not None:
             hands, why = busy[found[0]], found[1]

@@ -10,22 +10,28 @@ import contextlib
 import os
 import signal
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
 TOKEN = "WOLFPACK_HANDS"
+
+
+def _find_ids() -> list[str]:
+    """Ids of all processes; none on a system without /proc, where only what is told otherwise can be ended."""
+    try:
+        return [entry for entry in os.listdir("/proc") if entry.isdigit()]
+    except OSError:
+        return []
 
 
 def find_parents() -> dict[int, int]:
     """Process id -> id of its parent, of all processes that can be seen now."""
     parents: dict[int, int] = {}
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            try:
-                with open(f"/proc/{entry}/stat", "rb") as file:
-                    # The name stands in parentheses and may hold anything; the fields go on after the last one.
-                    parents[int(entry)] = int(file.read().rpartition(b")")[2].split()[1])
-            except (OSError, IndexError, ValueError):
-                continue  # it ended while we looked
+    for entry in _find_ids():
+        try:
+            with open(f"/proc/{entry}/stat", "rb") as file:
+                # The name stands in parentheses and may hold anything; the fields go on after the last one.
+                parents[int(entry)] = int(file.read().rpartition(b")")[2].split()[1])
+        except (OSError, IndexError, ValueError):
+            continue  # it ended while we looked
     return parents
 
 
@@ -44,11 +50,10 @@ def find_bearers(token: str) -> list[int]:
     """Processes, except this one, that carry the token in the environment they were started with."""
     wanted = f"{TOKEN}={token}".encode()
     found: list[int] = []
-    for entry in os.listdir("/proc"):
-        if entry.isdigit() and int(entry) != os.getpid():
-            with contextlib.suppress(OSError):
-                if wanted in Path(f"/proc/{entry}/environ").read_bytes().split(b"\0"):
-                    found.append(int(entry))
+    for entry in _find_ids():
+        with contextlib.suppress(OSError), open(f"/proc/{entry}/environ", "rb") as file:
+            if wanted in file.read().split(b"\0") and int(entry) != os.getpid():
+                found.append(int(entry))
     return found
 
 

@@ -1,5 +1,6 @@
 """Running one task: from the bytes of a job to the message that tells how it ended.
 
+It imports little: what few tasks need (cloudpickle, traceback) is imported when one does, which starts hands faster.
 Used by the hands, in their own process and in threads alike. Nothing that user code does gets out of here as an
 exception: also `sys.exit()`, an exception whose `__str__` raises, and a value that cannot be pickled end as a message.
 
@@ -13,14 +14,14 @@ import contextlib
 import os
 import pickle
 import time
-import traceback
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import cloudpickle
 import msgpack
 
 from wolfpack.errors import PayloadNotPicklable, PayloadTooLarge, Retry, TaskFault
-from wolfpack.model import Job
+
+if TYPE_CHECKING:
+    from wolfpack.model import Job
 
 # A larger value goes to a file of its own and never through the messages between the processes of a den.
 INLINE_MAX_BYTES = 1 << 20
@@ -77,7 +78,7 @@ class Runner:
         return [job.lease_no, started_at, time.time(), payload, blob]
 
     def _load(self, fn: str) -> Any:
-        function = self._functions[fn] = cloudpickle.loads(self._code[fn])
+        function = self._functions[fn] = pickle.loads(self._code[fn])
         return function
 
     def _arguments(self, job: Job) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -133,6 +134,8 @@ def _dump(value: Any) -> bytes:
     try:
         return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
     except Exception:
+        import cloudpickle
+
         data: bytes = cloudpickle.dumps(value)
         return data
 
@@ -156,6 +159,8 @@ def _dump_exception(exc: BaseException) -> bytes:
 
 def _traceback(exc: BaseException) -> str:
     """The traceback as text, from the first frame of user code on."""
+    import traceback
+
     frame = exc.__traceback__
     while frame is not None and frame.tb_frame.f_code.co_filename == __file__:
         frame = frame.tb_next
