@@ -25,7 +25,7 @@ def unpack(data: bytes) -> Any:
         ValueError: these bytes are no message.
     """
     try:
-        return msgpack.unpackb(data, use_list=False, strict_map_key=False, max_buffer_size=1 << 31)
+        return msgpack.unpackb(data, use_list=False, strict_map_key=False)
     except Exception as exc:  # msgpack raises a dozen kinds
         raise ValueError(f"not a message: {type(exc).__name__}: {exc}") from exc
 
