@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from random import Random
 
@@ -304,6 +306,28 @@ def test_P44_one_flipped_bit_costs_one_task(closed: Path, tmp_path: Path) -> Non
     report = salvage(path, tmp_path / "saved.db")
     assert report.kept["tasks"] == TASKS - 1
     assert "task ada:60: its arguments are lost; it was done" in report.lost
+
+
+def test_P44_an_unreadable_page_costs_only_the_rows_on_it(closed: Path, tmp_path: Path) -> None:
+    path = copy(closed, tmp_path / "timber.db")
+    data = bytearray(path.read_bytes())
+    start = data.find(bytes([60]) * 100) // PAGE * PAGE
+    data[start : start + PAGE] = bytes(PAGE)
+    path.write_bytes(data)
+    report = salvage(path, tmp_path / "saved.db")
+    kept = [row.fixed.counter for row in read_all(tmp_path / "saved.db")]
+    assert TASKS - 12 <= len(kept) < TASKS
+    assert {1, 2, 45, 75, 119, 120} <= set(kept)
+    assert any(line.startswith("table task: nothing can be read from row") for line in report.lost)
+
+
+def test_P44_a_task_whose_state_is_lost_is_reported_and_not_guessed(closed: Path, tmp_path: Path) -> None:
+    path = copy(closed, tmp_path / "timber.db")
+    with closing(sqlite3.connect(path, isolation_level=None)) as con:
+        con.execute("UPDATE live SET crc = 1 WHERE num % 1000 = (SELECT max(num) % 1000 FROM live)")
+    report = salvage(path, tmp_path / "saved.db")
+    assert "task ada:119 of pack computing: its state is lost, so it cannot go on" in report.lost
+    assert report.kept["tasks"] == TASKS - 1
 
 
 def test_after_a_loss_no_number_is_ever_given_twice(closed: Path, tmp_path: Path) -> None:

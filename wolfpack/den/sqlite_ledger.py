@@ -7,8 +7,7 @@ ledger that is refused is left as it was found, its log included (`ledger_open`)
 A commit first raises the commit number `WHERE epoch = mine`: if that hits no row, a later keeper is there. What the
 ledger keeps in memory beside the file (which tasks are live, the numbers of clients, the book) changes after COMMIT.
 
-Rows are sent in groups of up to 64 a statement. Each statement gives up Python's lock and must win it back, which can
-take 5 ms a time when another thread is busy; row by row a commit of a thousand could last seconds.
+Where bytes stand is told by `ledger_format`, how rows are sent by `ledger_statements`.
 """
 
 from __future__ import annotations
@@ -26,6 +25,7 @@ from typing import Any
 from wolfpack.core.memory_ledger import GHOSTS_KEPT, newest_first
 from wolfpack.core.rows import Count, EventRow, GhostRow, Loaded, TaskFixed, TaskMutable, TaskRow, Writes
 from wolfpack.den import ledger_format as form
+from wolfpack.den import ledger_statements as send
 from wolfpack.den.ledger_files import Lock, Mark, MarkNumbers
 from wolfpack.den.ledger_format import Book
 from wolfpack.den.ledger_open import count_tasks, create_file, is_there, load
@@ -38,40 +38,6 @@ log = logging.getLogger("wolfpack.ledger")
 BUSY_TIMEOUT_S = 2.0
 # The log is folded into the file when it has this many pages (16 MiB).
 CHECKPOINT_PAGES = 4000
-
-_GROUPS = (64, 32, 16, 8, 4, 2, 1)
-
-
-class _Many:
-    """One statement for many rows: `head`, then a group of parameters a row, then `tail`."""
-
-    def __init__(self, head: str, group: str, tail: str = "") -> None:
-        self._width = group.count("?")
-        self._texts = [(n * self._width, head + ",".join([group] * n) + tail) for n in _GROUPS]
-
-    def run(self, con: sqlite3.Connection, params: Sequence[Any]) -> int:
-        """Sends all rows, whose parameters stand one after the other; returns how many rows were hit."""
-        at, hit = 0, 0
-        for size, text in self._texts:
-            while len(params) - at >= size:
-                hit += con.execute(text, params[at : at + size]).rowcount
-                at += size
-        return hit
-
-
-_PUT_TASKS = _Many("INSERT INTO task (num, key, body, crc) VALUES ", "(?,?,?,?)")
-_PUT_LIVE = _Many("INSERT OR REPLACE INTO live (num, pack, state, body, crc) VALUES ", "(?,?,?,?,?)")
-_PUT_FINAL = _Many("INSERT INTO final (num, client, settle_no, pack, state, body, crc) VALUES ", "(?,?,?,?,?,?,?)")
-_DROP_TASKS = _Many("DELETE FROM task WHERE num IN (", "?", ")")
-_DROP_LIVE = _Many("DELETE FROM live WHERE num IN (", "?", ")")
-_DROP_FINAL = _Many("DELETE FROM final WHERE num IN (", "?", ")")
-_PUT_EVENTS = _Many("INSERT INTO event (number, body, crc) VALUES ", "(?,?,?)")
-_PUT_GHOSTS = _Many("INSERT INTO ghost (number, body, crc) VALUES ", "(?,?,?)")
-_PUT_UNITS = _Many("INSERT OR REPLACE INTO unit (unit, body, crc) VALUES ", "(?,?,?)")
-_PUT_PACKS = _Many("INSERT OR REPLACE INTO pack (pack, body, crc) VALUES ", "(?,?,?)")
-_PUT_META = _Many("INSERT OR REPLACE INTO meta (name, body, crc) VALUES ", "(?,?,?)")
-_PUT_CLIENTS = _Many("INSERT OR REPLACE INTO client (no, body, crc) VALUES ", "(?,?,?)")
-_PUT_FUNCTIONS = _Many("INSERT OR IGNORE INTO function (fn, body, crc) VALUES ", "(?,?,?)")
 
 
 class SqliteLedger:
@@ -235,19 +201,19 @@ class SqliteLedger:
         fresh, clients = self._write_new(con, writes.new_tasks)
         born, ended = self._write_changed(con, writes.changed_tasks, fresh)
         self._remove(con, writes.removed_tasks)
-        _PUT_UNITS.run(con, self._sealed("unit", writes.units))
-        _PUT_PACKS.run(con, self._sealed("pack", writes.packs))
+        send.PUT_UNITS.run(con, self._sealed("unit", writes.units))
+        send.PUT_PACKS.run(con, self._sealed("pack", writes.packs))
         for name in writes.removed_packs:
             con.execute("DELETE FROM pack WHERE pack = ?", (name,))
-        _PUT_META.run(con, self._sealed("meta", list(writes.meta.items())))
-        _PUT_EVENTS.run(con, self._sealed("event", writes.events))
+        send.PUT_META.run(con, self._sealed("meta", list(writes.meta.items())))
+        send.PUT_EVENTS.run(con, self._sealed("event", writes.events))
         functions: list[Any] = []
         for fn, code in writes.functions:
             functions += (fn, code, form.seal_function(fn, code))
-        _PUT_FUNCTIONS.run(con, functions)
+        send.PUT_FUNCTIONS.run(con, functions)
         if writes.ghosts:
             numbered = [(number, *ghost) for number, ghost in enumerate(writes.ghosts, self._book.ghosts + 1)]
-            _PUT_GHOSTS.run(con, self._sealed("ghost", numbered))
+            send.PUT_GHOSTS.run(con, self._sealed("ghost", numbered))
             con.execute("DELETE FROM ghost WHERE number <= ?", (book.ghosts - GHOSTS_KEPT,))
         return book, born, [*ended, *writes.removed_tasks], clients
 
@@ -284,10 +250,11 @@ class SqliteLedger:
             if task.counter > highest or task.client not in clients:
                 clients[task.client] = (no, max(highest, task.counter))
             number = form.number_of(no, task.counter)
+            key = None if task.key is None else form.key_column(task.pack, task.key)
             body = pack(task)
-            rows += (number, form.key_column(task.pack, task.key), body, crc32(body, seed))
+            rows += (number, key, body, crc32(body, seed))
             fresh[task.id] = (number, task.pack)
-        _PUT_TASKS.run(con, rows)
+        send.PUT_TASKS.run(con, rows)
         self._write_clients(con, clients)
         return fresh, clients
 
@@ -296,7 +263,7 @@ class SqliteLedger:
         for client, (no, counter) in clients.items():
             body = self._pack((client, counter))
             rows += (no, body, zlib.crc32(body, form.SEED["client"]))
-        _PUT_CLIENTS.run(con, rows)
+        send.PUT_CLIENTS.run(con, rows)
 
     def _write_changed(
         self, con: sqlite3.Connection, tasks: Sequence[TaskMutable], fresh: dict[str, tuple[int, str]]
@@ -330,17 +297,17 @@ class SqliteLedger:
                 live_rows += (number, name, str(task.state), body, crc32(body, live_seed))
         if fresh:
             raise self._contradiction(f"the new task {next(iter(fresh))} comes without its state")
-        _DROP_FINAL.run(con, reopened)
-        if _DROP_LIVE.run(con, [self._live[task_id][0] for task_id in ended]) != len(ended):
+        send.DROP_FINAL.run(con, reopened)
+        if send.DROP_LIVE.run(con, [self._live[task_id][0] for task_id in ended]) != len(ended):
             raise self._contradiction("a task that is live in memory is not in the ledger")
-        _PUT_LIVE.run(con, live_rows)
-        _PUT_FINAL.run(con, final_rows)
+        send.PUT_LIVE.run(con, live_rows)
+        send.PUT_FINAL.run(con, final_rows)
         return born, ended
 
     def _remove(self, con: sqlite3.Connection, ids: Sequence[str]) -> None:
         numbers = [number for number in map(self._find_number, ids) if number is not None]
-        hit = _DROP_LIVE.run(con, numbers) + _DROP_FINAL.run(con, numbers)
-        if not len(ids) == hit == _DROP_TASKS.run(con, numbers):
+        hit = send.DROP_LIVE.run(con, numbers) + send.DROP_FINAL.run(con, numbers)
+        if not len(ids) == hit == send.DROP_TASKS.run(con, numbers):
             raise self._contradiction("a task to be removed is not in the ledger")
 
     def _sealed(self, table: str, rows: Sequence[tuple[Any, ...]]) -> list[Any]:
@@ -414,7 +381,7 @@ class SqliteLedger:
         client, _, counter = task_id.rpartition(":")
         known = self._clients.get(client)
         # A task has one id: "ada:01" is none, though it reads as the same number.
-        if known is None or not counter.isdecimal() or f"{client}:{int(counter)}" != task_id:
+        if known is None or not counter.isdecimal() or len(counter) > 20 or f"{client}:{int(counter)}" != task_id:
             return None
         try:
             return form.number_of(known[0], int(counter))
