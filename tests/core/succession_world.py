@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from wolfpack.core.howls import HowlKind, Peer
 from wolfpack.core.succession import (
@@ -309,7 +309,3 @@ def pack(*units: str, seed: int = 1, **options: object) -> World:
     world.tell_roster()
     world.run_until(lambda: world.leader() is not None, 3.0)
     return world
-
-
-def without(peers: dict[str, Peer], unit: str) -> dict[str, Peer]:
-    return {name: replace(peer) for name, peer in peers.items() if name != unit}

@@ -9,9 +9,10 @@ One door in, `step(now, event)`, one door out, a list of orders to carry out in 
 `_become_x` that sets everything the role needs; alarms live in one dict, so that a pause can move all of them. An
 alarm is judged only by `Ticked`, due at `next_wake()`: what is already queued is handled before.
 
-Three facts about the current term keep late news out: `_released` (it was given back: nothing makes its alpha return),
-`_doubted` (its alpha fell silent or died: rows that still name it prove nothing) and `_ended_term` (I stopped leading
-it, or gave its grant back: never crowned again). After etcd's raft (`Step`, `becomeLeader`) and Garcia-Molina's Bully.
+Four facts about the current term keep late news out: `_released` (its alpha said that it gave it back: nothing makes it
+return), `_vacated` (a row said so) and `_doubted` (its alpha fell silent or died): then other rows that still name an
+alpha prove nothing, its own voice does; and `_ended_term` (I stopped leading it, or gave its grant back: I am never
+crowned again). After etcd's raft (`Step`, `becomeLeader`) and Garcia-Molina's Bully.
 """
 
 from __future__ import annotations
@@ -113,7 +114,8 @@ class Succession:
         self._rivals = Rivals(me, timing.answer_s)
         self._alarms: dict[Alarm, float] = {}
         self._orders: list[Order] = []
-        self._released: tuple[int, str | None] = (-1, None)  # term, and by whom; None: whoever held it
+        self._released = (-1, "")  # term, and who gave it back
+        self._vacated = -1
         self._doubted: str | None = None
         self._ended_term = -1
         self._leaving = False
@@ -424,7 +426,7 @@ class Succession:
                 self._rivals.heard(alpha, boot)  # it renews: it lives
                 self._follow(now, term, alpha, boot, self._rivals.lead_of(alpha))
         elif alpha is None:
-            self._vacate(now, term, None)
+            self._vacate(now, term)
         if Alarm.CLAIM in self._alarms:
             self._back_off(now)
 
@@ -441,8 +443,8 @@ class Succession:
         if (alpha, boot) == (self.me.unit, self.me.boot):
             self._on_granted(now, term)
         elif alpha is None or alpha == self.me.unit:  # an earlier boot of mine leads no longer
-            self._vacate(now, term, alpha)
-        elif self._is_released(term, alpha) or (same and self._ignores_row(alpha)):
+            self._vacate(now, term)
+        elif term == self._vacated or self._is_released(term, alpha) or (same and self._ignores_row(alpha)):
             return
         elif self._rivals.is_lost(alpha, boot):
             self._learn(now, term, f"{alpha} held term {term} and died")
@@ -463,13 +465,13 @@ class Succession:
         if self.role is Role.MEMBER:
             self._become_member(now, self.timing.silence_s)
 
-    def _vacate(self, now: float, term: int, alpha: str | None) -> None:
+    def _vacate(self, now: float, term: int) -> None:
         """Nobody holds this term any more: no need to wait for silence."""
-        if term < self.term or self._released[0] == term:
+        if term < self.term or term in (self._vacated, self._released[0]):
             return
         reason = f"term {term} is vacant"
         self._learn(now, term, reason)
-        self._released = (term, alpha)
+        self._vacated = term
         if self.role is Role.ALPHA:
             self._stop_leading(reason)
         self._forget_alpha(reason)
@@ -528,7 +530,7 @@ class Succession:
         return max(self._rivals.boot_of(unit), self.alpha_boot if unit == self.alpha else 0)
 
     def _is_released(self, term: int, unit: str) -> bool:
-        return term == self._released[0] and self._released[1] in (None, unit)
+        return (term, unit) == self._released
 
     def _prefers_own(self, unit: str, rank: Rank) -> bool:
         """Whether the alpha I know (or am) stands before another one of the same term; with a keeper there is none."""
