@@ -22,17 +22,23 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DenOpened(Event):
+    """A keeper opened the ledger for a den that begins, or begins again."""
+
     den: str
     epoch: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DenEnded(Event):
+    """The den was closed, or nobody held it any more."""
+
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeeperBorn(Event):
+    """The keeper died and a new one goes on from the ledger."""
+
     epoch: int
     reason: str
 
@@ -49,6 +55,8 @@ class UnitRegistered(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitWaking(Event):
+    """The keeper allotted a boot, and the unit's process is being created."""
+
     unit: str
     boot: int
     pack: str | None
@@ -57,6 +65,8 @@ class UnitWaking(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitWoke(Event):
+    """A new process said hello: the unit is ready."""
+
     unit: str
     boot: int
     pack: str | None
@@ -64,6 +74,8 @@ class UnitWoke(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitSlept(Event):
+    """A unit went to sleep: its card stays, its process and its Ray resources are gone."""
+
     unit: str
     boot: int
     reason: str
@@ -71,6 +83,8 @@ class UnitSlept(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitJoined(Event):
+    """A unit became a member of a pack."""
+
     unit: str
     boot: int
     pack: str
@@ -79,6 +93,8 @@ class UnitJoined(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitLeft(Event):
+    """A member left its pack."""
+
     unit: str
     boot: int
     pack: str
@@ -105,6 +121,8 @@ class UnitReturned(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitLost(Event):
+    """A unit's process died, or was silent for too long; its leases and its term ended with it."""
+
     unit: str
     boot: int
     pack: str | None
@@ -113,12 +131,16 @@ class UnitLost(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitQuarantined(Event):
+    """A unit failed its births in a row and is not woken until a person says so."""
+
     unit: str
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlphaCrowned(Event):
+    """A unit was granted the next term of a pack; `previous` led before it."""
+
     pack: str
     term: int
     unit: str
@@ -149,6 +171,8 @@ class FirstLease(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackCreated(Event):
+    """A pack was made, by pack.yaml or by call."""
+
     pack: str
     fewest: int
     most: int
@@ -166,12 +190,16 @@ class PackScaled(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackDropped(Event):
+    """A pack was ended: its queued tasks are cancelled, its members leave."""
+
     pack: str
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskDied(Event):
+    """A task became a dead letter."""
+
     pack: str
     task_id: str
     cause: str
@@ -180,6 +208,8 @@ class TaskDied(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskPinned(Event):
+    """A task was evicted too often and is now leased only to a unit that nobody can call away."""
+
     pack: str
     task_id: str
     reason: str
@@ -196,6 +226,8 @@ class NeedUnmet(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorActed(Event):
+    """A person gave an order to a unit, or to a pack to drain."""
+
     order: str
     target: str
     reason: str

@@ -14,11 +14,15 @@ from typing import Any, NamedTuple
 
 
 class Nature(StrEnum):
+    """What a unit is for."""
+
     WOLF = "wolf"  # a unit whose purpose is pack work
     WEREWOLF = "werewolf"  # a unit with a day job, lent to packs on a signal
 
 
 class Readiness(StrEnum):
+    """Whether a unit can be asked to work now."""
+
     ASLEEP = "asleep"  # only the card exists: no process, no Ray resources
     WAKING = "waking"  # the keeper allotted a boot and the actor is being created
     AWAKE = "awake"  # said hello; free, at home or in a pack
@@ -28,6 +32,8 @@ class Readiness(StrEnum):
 
 
 class Role(StrEnum):
+    """What a unit is in its pack."""
+
     FREE = "free"
     MEMBER = "member"
     PRETENDER = "pretender"
@@ -35,6 +41,8 @@ class Role(StrEnum):
 
 
 class TaskState(StrEnum):
+    """Where a task is between submit and its end; the moves stand in `core/tasks.py`."""
+
     QUEUED = "queued"
     LEASED = "leased"
     DONE = "done"
