@@ -290,3 +290,17 @@ def test_a_value_above_the_limit_is_a_fault(bench):
 
 def test_the_working_directory_of_the_hands_is_that_of_the_unit(bench):
     assert os.getcwd() == bench.value(os.getcwd)
+
+
+def test_nothing_starts_behind_a_closed_gate_and_what_waited_can_be_taken_back(bench):
+    bench.call(bench.pool.allow, time.monotonic() - 1.0)
+    try:
+        first, second = bench.job(tasks.nothing), bench.job(tasks.nothing)
+        bench.give(first, second)
+        time.sleep(0.1)  # long enough for an open gate; the closed one lets nothing through however long we wait
+        bench.take_back(second.lease_no)
+
+        assert [second.lease_no] == bench.order
+    finally:
+        bench.call(bench.pool.allow, float("inf"))
+    bench.wait(first)

@@ -22,7 +22,7 @@ from wolfpack.core.wire import Hunt, HuntReply, MemberTurn, RosterEntry, Turn, T
 from wolfpack.model import Card, Job, Needs, PackSpec, Readiness, Report, Timing
 from wolfpack.plain import card_from_json, pack_from_json
 
-IDLE_PARK_S = 5.0  # a hunt of a member without leases may wait so long
+IDLE_PARK = 0.2  # x lease_s: a hunt of a member without leases may wait so long; a lease it brings must be startable
 SUMMONS_S = 6.0  # an unanswered summons is forgotten
 PLAN_S = 0.05  # not planned more often
 
@@ -125,7 +125,7 @@ class Alpha:
         for unit, follower in self._followers.items():
             if not follower.parked:
                 continue
-            limit = self._timing.heartbeat_s if follower.held or follower.on_way else IDLE_PARK_S
+            limit = self._timing.heartbeat_s if follower.held or follower.on_way else IDLE_PARK * self._timing.lease_s
             stale = follower.peers_version != self._peers_version and self._known
             if follower.has_news or stale or now - follower.parked_at >= limit:
                 orders.append(self._answer(unit, follower))
@@ -284,10 +284,13 @@ class Alpha:
     def _make_plan(self, now: float) -> list[Order]:
         entries = [entry for entry in self._roster.values() if entry.pack == self.pack]
         present = [entry for entry in entries if entry.readiness != Readiness.WAKING]
+        busy = any(demand.runnable for demand in self._demands.values())
         if self._draining:
             self._plan = ("The pack is dropped: everybody leaves.",)
             return self._let_go((entry.unit, "the pack is dropped") for entry in present)
-        size = self._scaler.step(now, demands=self._demands, spec=self._spec, now_members=len(present))
+        # While there is work, those that wake are held on to as members are: the wish swings with each task's length.
+        counted = len(entries) if busy else len(present)
+        size = self._scaler.step(now, demands=self._demands, spec=self._spec, now_members=counted)
         orders = self._recruit(now, size, present, entries)
         surplus = len(present) - size.size
         if surplus > 0:
@@ -304,6 +307,10 @@ class Alpha:
     def _recruit(self, now: float, size: Size, present: list[RosterEntry], entries: list[RosterEntry]) -> list[Order]:
         self._summoned = {unit: at for unit, at in self._summoned.items() if now - at < SUMMONS_S}
         wished = dict(size.by_needs)
+        held = min(size.size, len(entries)) - sum(wished.values())
+        if held > 0 and wished:  # kept for a moment, though the work does not ask for them now
+            most = max(wished, key=lambda needs: wished[needs])
+            wished[most] += held
         seated = [(entry.unit, self._cards[entry.unit].offer) for entry in present]
         wants = find_missing(wished, seated)
         room = max(0, self._spec.most - len(present))

@@ -75,6 +75,7 @@ class Brain:
         self._peers_told = -1
         self._seen_commit = 0
         self._last_tick = now
+        self._allowed_until = now
         self._long_since = False  # a task has been running longer than the look-ahead
         self._ended = False
         self._birth = where
@@ -246,7 +247,7 @@ class Brain:
             self._set_peers(now, reply.peers)
         renewed_at = self.leases.hunt_renewed(reply.renewed)
         if renewed_at is not None:
-            orders.append(e.Allow(until=renewed_at + self.leases.start_within_s))
+            orders.append(self._allow(renewed_at))
         if self.succession is not None and self.alpha is None and reply.term == self.succession.term:
             heard = s.TermSeen(term=reply.term, alpha=reply.alpha, boot=reply.alpha_boot)
             orders += self._succeed(now, heard)
@@ -256,7 +257,7 @@ class Brain:
                 self.leases.decline(reply.jobs, now)
             else:
                 fresh = self.leases.accept(reply.jobs, sent_at or now)
-                orders.append(e.Allow(until=(sent_at or now) + self.leases.start_within_s))
+                orders.append(self._allow(sent_at or now))
                 orders.append(e.GiveJobs(jobs=fresh))
         orders += [
             e.CancelJob(lease_no=lease_no, kill=kill, cause=cause)
@@ -266,6 +267,10 @@ class Brain:
         if reply.leave and self._leaving is None:
             orders += self._leave("home" if self.card.day_job else "free", reply.leave)
         return orders
+
+    def _allow(self, sent_at: float) -> e.Allow:
+        self._allowed_until = max(self._allowed_until, sent_at + self.leases.start_within_s)
+        return e.Allow(until=self._allowed_until)
 
     def _maybe_hunt(self, now: float) -> list[e.Order]:
         if self.pack is None or self._following is None:
@@ -325,7 +330,7 @@ class Brain:
             return self._arrive(now, leaving, where) if where.ok else self._stay(now, leaving, where)
         orders: list[e.Order] = []
         self.leases.keeper_renewed(sent_at)
-        orders.append(e.Allow(until=sent_at + self.leases.start_within_s))
+        orders.append(self._allow(sent_at))
         orders += [
             e.CancelJob(lease_no=lease_no, kill=kill, cause=cause)
             for lease_no, kill, cause in where.cancels

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import mmap
 import os
 import secrets
 import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Callable
@@ -67,8 +69,13 @@ class Child:
         self._life, their_life = socket.socketpair()
         for fd in (self._in_fd, self._out_fd, self._permit_read, permit_write):
             os.set_blocking(fd, False)
+        # Memory that both see: until when jobs may start. It holds also while this process is frozen.
+        their_gate = os.memfd_create("gate")
+        os.ftruncate(their_gate, mmap.PAGESIZE)
+        self._gate = mmap.mmap(their_gate, mmap.PAGESIZE)
+        self.allow(float("inf"))
         self._life.setblocking(False)
-        theirs = (their_in, their_out, self._permit_read, their_life.fileno())
+        theirs = (their_in, their_out, self._permit_read, their_life.fileno(), their_gate)
         python_path = os.environ.get("PYTHONPATH")
         environment = {
             **os.environ,
@@ -85,6 +92,7 @@ class Child:
         finally:
             os.close(their_in)
             os.close(their_out)
+            os.close(their_gate)
             their_life.close()
         self._loop.add_reader(self._out_fd, self._read)
         self._loop.add_reader(self._life.fileno(), self._on_life)
@@ -129,6 +137,10 @@ class Child:
             with contextlib.suppress(BrokenPipeError):
                 permits = b"".join(n.to_bytes(PERMIT_BYTES, "little") for n in range(first, first + count))
                 os.write(self._permit_write, permits)
+
+    def allow(self, until: float) -> None:
+        """No job starts after this monotonic time (the clock is that of the machine), until a later one is allowed."""
+        struct.pack_into("d", self._gate, 0, until)
 
     def withdraw(self) -> int:
         """Takes back the permits that the child has not used; how many: so many of the last given did not start."""

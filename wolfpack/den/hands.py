@@ -192,6 +192,9 @@ class Hands:
         """How many of the last given have not started, and now never will."""
         raise NotImplementedError
 
+    def allow(self, until: float) -> None:
+        """No job starts after this monotonic time, until a later one is allowed."""
+
     def forget_functions(self) -> None:
         """Drops the code of functions; only while nothing is assigned."""
         raise NotImplementedError
@@ -242,6 +245,9 @@ class ProcessHands(Hands):
 
     def _withdraw(self) -> int:
         return self._child.withdraw()
+
+    def allow(self, until: float) -> None:
+        self._child.allow(until)
 
     def forget_functions(self) -> None:
         self.known_functions.clear()

@@ -18,10 +18,12 @@ comes back here.
 from __future__ import annotations
 
 import importlib
+import mmap
 import os
 import pickle
 import select
 import signal
+import struct
 import sys
 import threading
 import time
@@ -44,6 +46,8 @@ else:  # the module of all records takes a third of the time to start; a test ke
 
 READ_BYTES = 1 << 17
 PERMIT_BYTES = 8
+GATE_S = 0.01  # a closed gate is looked at again after so long
+_UNTIL = struct.Struct("d")
 
 
 class NoMoreWork(Exception):
@@ -53,8 +57,10 @@ class NoMoreWork(Exception):
 class Channel:
     """The descriptors, and what came in by them."""
 
-    def __init__(self, in_fd: int, out_fd: int, permit_fd: int) -> None:
+    def __init__(self, in_fd: int, out_fd: int, permit_fd: int, gate_fd: int) -> None:
         self.in_fd, self.out_fd, self.permit_fd = in_fd, out_fd, permit_fd
+        self._gate = mmap.mmap(gate_fd, mmap.PAGESIZE, prot=mmap.PROT_READ)
+        os.close(gate_fd)
         self.is_copy = False  # this process was forked off the hands by user code
         self._decoder = Decoder()
         self._writing = threading.Lock()
@@ -89,7 +95,10 @@ class Channel:
                 sent = os.write(self.out_fd, data)
 
     def find_permit(self) -> int | None:
-        """The number of the next job that may start, if there is a permit now."""
+        """The number of the next job that may start, if there is a permit now and the unit's leases are fresh."""
+        if time.monotonic() > _UNTIL.unpack_from(self._gate)[0]:
+            time.sleep(GATE_S)
+            return None
         try:
             data = os.read(self.permit_fd, PERMIT_BYTES)
         except BlockingIOError:
@@ -301,10 +310,10 @@ def load_named(path: str) -> Callable[[], Any]:
 
 
 def main(argv: list[str]) -> None:
-    in_fd, out_fd, permit_fd, life_fd, unit_pid = map(int, argv[:5])
-    for fd in (in_fd, out_fd, permit_fd, life_fd):
+    in_fd, out_fd, permit_fd, life_fd, gate_fd, unit_pid = map(int, argv[:6])
+    for fd in (in_fd, out_fd, permit_fd, life_fd, gate_fd):
         os.set_inheritable(fd, False)
-    guard.split(life_fd, (in_fd, out_fd, permit_fd), unit_pid)
+    guard.split(life_fd, (in_fd, out_fd, permit_fd, gate_fd), unit_pid)
     try:
         with open("/proc/self/oom_score_adj", "w") as file:
             file.write("1000")  # rather the hands than their unit
@@ -313,7 +322,7 @@ def main(argv: list[str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the driver decides
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(line_buffering=True)  # hands may be killed; what they printed must not be lost
-    channel = Channel(in_fd, out_fd, permit_fd)
+    channel = Channel(in_fd, out_fd, permit_fd, gate_fd)
     early: list[list[Any]] = []
     try:
         while not early:

@@ -96,6 +96,7 @@ class HandsPool:
         self._on_broken = on_broken or (lambda _: None)
 
         self._order = 0
+        self._allowed_until = float("inf")
         self._leases: set[int] = set()  # given, and not reported yet
         self._plain: deque[Held] = deque()
         self._coroutines: deque[Held] = deque()
@@ -160,6 +161,12 @@ class HandsPool:
         if self._is_evicting or self._is_stopped:
             self._hand_back("the unit is leaving")
         self._pump()
+
+    def allow(self, until: float) -> None:
+        """No job starts after this monotonic time, until a later one is allowed: the unit may be frozen by then."""
+        self._allowed_until = until
+        for hands in self._all():
+            hands.allow(until)
 
     def take_back(self, lease_nos: Iterable[int]) -> None:
         """Those that have not started come back as RETURNED at once; the others run on."""
@@ -318,7 +325,9 @@ class HandsPool:
     def _make_hands(self) -> Hands:
         if self._spec.isolation == "thread":
             return ThreadHands(self, self._config)
-        return ProcessHands(self, self._config, unit=self._unit, folder=self._folder, on_log=self._on_log)
+        hands = ProcessHands(self, self._config, unit=self._unit, folder=self._folder, on_log=self._on_log)
+        hands.allow(self._allowed_until)
+        return hands
 
     def _replace(self, hands: Hands) -> None:
         if not hands.is_gone:

@@ -26,8 +26,8 @@ class Lane:
     service_s: float | None = None  # mean time of a task, as reports tell
 
     def note_service(self, seconds: float) -> None:
-        """Moves the mean a fifth of the way: some ten tasks back it has forgotten nine tenths."""
-        self.service_s = seconds if self.service_s is None else self.service_s + 0.2 * (seconds - self.service_s)
+        """Moves the mean a twentieth of the way: one long task does not swing the size of a pack."""
+        self.service_s = seconds if self.service_s is None else self.service_s + 0.05 * (seconds - self.service_s)
 
 
 class Queue:

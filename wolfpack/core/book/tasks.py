@@ -286,7 +286,8 @@ class TaskDesk:
         cancels = []
         for lease_no in held:
             lease = unit.held.get(lease_no)
-            if lease is None:
+            if lease is None:  # void: it expired while its unit was frozen or cut off
+                cancels.append((lease_no, True, Cause.EVICTED.value))
                 continue
             lease.renewed_mono = at.mono
             lease.listed = True
