@@ -165,6 +165,7 @@ class Den:
         self._epoch = self._gateway.status["epoch"]
         self._seen_commit = 0
         self._closing = False
+        self._takes_tasks = True
         self._handlers: list[_Handler] = []
         self._threads = [
             threading.Thread(target=self._send_for_ever, name="wolfpack-submit", daemon=True),
@@ -230,10 +231,12 @@ class Den:
     ) -> Future:
         options = plain_options(getattr(fn, "_wolfpack_options", None), None, over=options)
         with self._lock:
-            while self._unacknowledged >= OUTBOX_MOST and not self._closing:
+            while self._unacknowledged >= OUTBOX_MOST and not self._closing and self._takes_tasks:
                 self._lock.wait(1.0)
             if self._closing:
                 raise DenClosed(f"The den {self.name!r} was closed; open it again to submit.")
+            if not self._takes_tasks:
+                raise DenClosed(f"This process takes no more tasks for the den {self.name!r}: it was told to stop.")
             self._counter += 1
             counter = self._counter
         item, code = self._calls.pack(counter, fn, args, kwargs, options)
@@ -266,6 +269,41 @@ class Den:
         """Why a task is where it is: its place in the queue, its unit, what it waits for, or how it ended."""
         text: str = self._ask("why", task if isinstance(task, str) else self._acknowledged(task))
         return text
+
+    def flush(self) -> None:
+        """Waits until everything submitted so far by this process is durable, or was refused."""
+        with self._lock:
+            while self._unacknowledged and not self._closing:
+                self._lock.wait(1.0)
+
+    def stop_submitting(self) -> int:
+        """From now on every submit of this process raises `DenClosed`; what was submitted goes on.
+
+        Returns:
+            How many tasks of this process have not ended.
+        """
+        with self._lock:
+            self._takes_tasks = False
+            self._lock.notify_all()
+            return len(self._pending)
+
+    def unsettled(self) -> int:
+        """How many tasks of this process have not ended."""
+        with self._lock:
+            return len(self._pending)
+
+    def cancel_all(self, *, kill: bool = False) -> int:
+        """Cancels what this process submitted and has not ended; with `kill`, also what runs.
+
+        Returns:
+            How many tasks were cancelled or are marked to be.
+        """
+        self.flush()
+        with self._lock:
+            task_ids = list(self._pending)
+        return sum(
+            len(self._ask("cancel", task_ids[start : start + 1000], kill)) for start in range(0, len(task_ids), 1000)
+        )
 
     def _acknowledged(self, future: Future) -> str:
         with self._lock:
@@ -351,6 +389,17 @@ class Den:
         number: int = self._ask("publish", f"client {self._client}", [encode(event)])
         return number
 
+    def follow(self, since: int = 0) -> Iterator[Recorded]:
+        """Every event after this number, in order, and then each new one when it comes, until the den ends."""
+        while True:
+            try:
+                rows = self._gateway.call("events_since", since, 1000, True, patience_s=120.0)
+            except DenClosed:
+                return
+            for row in rows:
+                since = row[0]
+                yield _recorded(row)
+
     def on(self, kind: type[Any], handler: Callable[[Any], None], since: int | None = None) -> Callable[[], None]:
         """Calls `handler(event)` for each event of this class, in the order of their numbers.
 
@@ -396,6 +445,21 @@ class Den:
         self._subscribe(_Handler(None, recorder, 0, draws_since=self._latest_event()))
 
     # --- the end ------------------------------------------------------------------------------------------------
+
+    @property
+    def address(self) -> str:
+        """Where the Ray of this den can be joined: for `wolfpack.open(..., address=)` in another process."""
+        return self._gateway.address
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether this process left the den, or the den ended."""
+        return self._gateway.is_closed
+
+    def end(self, reason: str) -> None:
+        """Ends the den for everybody, also a detached or a joined one, and leaves it."""
+        self._gateway.end_den(reason)
+        self.close()
 
     def close(self) -> None:
         """Ends the den, or, if it is detached, only leaves it. Futures that are not settled get `DenClosed`.

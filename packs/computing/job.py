@@ -162,6 +162,7 @@ def measure_sources(
     resume: str | None = None,
     json: bool = False,
     _progress: Progress | None = None,
+    _run: str | None = None,
 ) -> dict[str, Any]:
     """Measures every Python file of a folder, one task a file, and writes one CSV row a file, sorted by path.
 
@@ -177,6 +178,7 @@ def measure_sources(
         resume: the id of an interrupted run, to finish it.
         json: the caller prints the summary as JSON on standard output, so the run's id goes to standard error.
         _progress: called with (settled, all, text) a few times a second.
+        _run: the id of this run, if the caller wants to know it before the end; a new one without it.
 
     Returns:
         `run`; `files`, `submitted`, `done`, `dead`, `cancelled` (of this run); `seconds`, `tasks_per_s`; `alphas` (each
@@ -200,7 +202,7 @@ def measure_sources(
 
     den = pack.den
     files = len(sources.paths)
-    run = resume or f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
+    run = resume or _run or f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
     print(
         f"run {run}: {'resumes, ' if resume else ''}{files} files of {sources.root}",
         file=sys.stderr if json else sys.stdout,

@@ -24,6 +24,7 @@ from wolfpack.model import DenSpec
 log = logging.getLogger("wolfpack.den")
 
 AGAIN_S = 0.1
+LOOK_UP_S = 0.25
 
 
 class Gateway:
@@ -105,6 +106,10 @@ class Gateway:
             time.sleep(AGAIN_S)
         raise DenUnreachable(f"The keeper of den {self.spec.den!r} does not answer: {last}")
 
+    @property
+    def address(self) -> str:
+        return str(ray.get_runtime_context().gcs_address)
+
     def hold_tether(self) -> None:
         """Shows the den that this driver lives; again after a keeper's restart, or when the tether was lost."""
         if self._tether is None:
@@ -131,7 +136,7 @@ class Gateway:
             if left_s <= 0:
                 raise DenUnreachable(f"The keeper did not answer {method} within {patience_s:g} s: {last}")
             try:
-                return ray.get(getattr(self._keeper, method).remote(*args, **kwargs), timeout=left_s)
+                return self._await(getattr(self._keeper, method).remote(*args, **kwargs), end)
             except ActorDiedError as exc:
                 self.is_closed = True
                 raise DenClosed(f"The den {self.spec.den!r} was closed.") from exc
@@ -141,6 +146,15 @@ class Gateway:
             except RayTaskError as exc:
                 raise _plain(exc) from None
         raise DenClosed(f"The den {self.spec.den!r} was closed.")
+
+    def _await(self, answer: Any, end: float) -> Any:
+        """The answer, when it is there. Looks up now and then: who leaves the den does not wait for a parked call."""
+        while True:
+            try:
+                return ray.get(answer, timeout=max(0.0, min(LOOK_UP_S, end - time.monotonic())))
+            except GetTimeoutError:
+                if self.is_closed or time.monotonic() >= end:
+                    raise
 
     def end_den(self, reason: str) -> None:
         """Ends the den and waits until its keeper is gone, at most some seconds."""

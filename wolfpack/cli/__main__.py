@@ -1,0 +1,5 @@
+"""`python -m wolfpack.cli` is the command `wolfpack`."""
+
+from wolfpack.cli import main
+
+main()
