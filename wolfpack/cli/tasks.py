@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wolfpack.cli.common import (
-    FAILED,
     Command,
     Commands,
     Trouble,
     address_option,
+    exit_code,
     file_option,
     get_function,
     json_option,
@@ -104,7 +104,8 @@ def submit(
             raise
         except BaseException as exc:
             kind = "" if isinstance(exc, WolfPackError) else f"{type(exc).__name__}: "
-                    raise Trouble(f"{kind}{exc}\n`wolfpack why {future.task_id}` tells the story.", FAILED) from exc
+            text = f"{kind}{exc}\n`wolfpack why {future.task_id}` tells the story."
+            raise Trouble(text, exit_code(exc)) from exc
     if as_json:
         print_json({"task": future.task_id, "result": value})
         return
