@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -19,6 +20,8 @@ from wolfpack.core.wire import Claim, Final, KeeperReport, Move, Submit, Turn, V
 from wolfpack.errors import CallerError, unknown_name
 from wolfpack.events import OperatorActed, PackCreated, PackDropped, PackScaled
 from wolfpack.model import Card, Needs, PackSpec, Readiness, Role, TaskState, Timing, UnitRecord, natural_key
+
+CLOSED_META = "closed_packs"  # the ledger's note of packs that were drained by hand
 
 
 class Book:
@@ -56,10 +59,13 @@ class Book:
         journal.last_settle_no = loaded.last_settle_no
         journal.ghosts_counted = loaded.ghosts
         journal.commit_no = loaded.commit_no
+        journal.roster_version = loaded.epoch << 32  # newer than any version an alpha has from a keeper before
+        closed = set(json.loads(loaded.meta.get(CLOSED_META, "[]")))
         for pack_row in loaded.packs:
             pack = Pack.from_row(pack_row)
             pack.renewed_mono = at.mono
             pack.first_lease = pack.alpha is not None
+            pack.closed = pack.name in closed
             self.packs[pack.name] = pack
             self.tasks.counts[pack.name] = Counter()
             self.tasks.queues[pack.name] = Queue()
@@ -76,8 +82,7 @@ class Book:
         for unit in self.units.values():
             if unit.readiness in (*LIVING, Readiness.WAKING):
                 if unit.readiness is Readiness.WAKING:
-                    self.desk.call_off(at, unit.pack or "", unit.id)
-                    unit.readiness = Readiness.ASLEEP
+                    self.desk.forget_wake(at, unit, "the den was started again")
                 else:
                     self.desk.lose(at, unit.id, unit.boot, "the den was started again")
             if unit.card.day_job and unit.readiness is Readiness.ASLEEP:
@@ -105,15 +110,19 @@ class Book:
         Raises:
             UnknownName, QueueFull, CallerError: nothing was queued.
         """
-        pack = self.pack(submit.pack)
-        if pack.draining or pack.closed:
-            raise CallerError(f"Pack {pack.name!r} is draining and takes no new tasks.")
+        pack = self._taking(submit.pack)
         acks = self.tasks.submit(at, submit, known)
         if pack.parked is not None:
             self.terms.serve(at, pack)
         elif pack.alpha is None:
             self.terms.rouse(at, pack)
         return acks
+
+    def _taking(self, name: str) -> Pack:
+        pack = self.pack(name)
+        if pack.draining or pack.closed:
+            raise CallerError(f"Pack {name!r} is draining and takes no new tasks.")
+        return pack
 
     def turn(self, at: Instant, turn: Turn) -> None:
         self.terms.turn(at, turn)
@@ -211,9 +220,14 @@ class Book:
             self.tasks.queues.setdefault(spec.name, Queue())
             self.tasks.counts.setdefault(spec.name, Counter())
             self.journal.publish(at, PackCreated(pack=spec.name, fewest=spec.fewest, most=spec.most))
-        pack.spec, pack.draining, pack.closed = spec, False, False
+        pack.spec, pack.draining = spec, False
+        self._set_closed(pack, False)
         pack.unmet.clear()
         self.journal.packs[spec.name] = pack
+        if spec.name in self.journal.removed_packs:  # dropped and made again within one commit
+            self.journal.removed_packs.remove(spec.name)
+        for unit in self.desk.members.get(spec.name, {}).values():
+            self.journal.note_unit(unit)  # whether, and to whom, it can be lent stands in its roster entry
 
     def scale(self, at: Instant, name: str, fewest: int, most: int, reason: str) -> None:
         """Sets the bounds of a pack's size.
@@ -246,7 +260,12 @@ class Book:
         self.journal.publish(at, OperatorActed(order="drain", target=name, reason=reason), "operator")
         pack.spec = replace(pack.spec, fewest=0)
         self.journal.packs[name] = pack
-        pack.closed = True
+        self._set_closed(pack, True)
+
+    def _set_closed(self, pack: Pack, closed: bool) -> None:
+        if pack.closed != closed:
+            pack.closed = closed
+            self.journal.meta[CLOSED_META] = json.dumps(sorted(p.name for p in self.packs.values() if p.closed))
 
     def drop_pack(self, at: Instant, name: str, reason: str) -> None:
         """Ends a pack: queued tasks are cancelled, running ones killed, its members leave."""
@@ -287,6 +306,8 @@ class Book:
             return
         if unit.readiness not in LIVING:
             return
+        if order != "sleep" and unit.pack is None:
+            return  # it is free, or at home, already
         self.desk.ordered[name] = order
         grace = unit.card.grace_s if grace_s is None else grace_s
         self.journal.orders.append(Instruct(unit=name, boot=unit.boot, order=order, grace_s=grace, reason=reason))
@@ -415,9 +436,15 @@ class Book:
         return decode_story(row.mutable.story) if row is not None else []
 
     def replay(self, at: Instant, row: TaskRow, needs: Needs | None) -> None:
+        """Queues a dead letter again.
+
+        Raises:
+            UnknownName, CallerError: its pack is gone, or takes no tasks; nothing was changed.
+        """
+        pack = self._taking(row.fixed.pack)
         self.tasks.replay(at, row, needs)
-        self.terms.rouse(at, self.pack(row.fixed.pack))
-        self.terms.serve(at, self.pack(row.fixed.pack))
+        self.terms.rouse(at, pack)
+        self.terms.serve(at, pack)
 
     def drop_dead(self, row: TaskRow) -> None:
         """Removes a dead letter; it stays counted as dead."""

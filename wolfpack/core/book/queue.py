@@ -35,7 +35,7 @@ class Queue:
         self.lanes: dict[Needs, Lane] = {}
         self._delayed: list[tuple[float, int, Task]] = []
         self.delayed = 0
-        # Tasks to be leased alone, or only by units that cannot be lent: few, looked at before the lanes.
+        # Tasks to be leased alone: few, looked at before the lanes.
         self.special: dict[str, Task] = {}
         self.solo_unit: str | None = None  # takes nothing new until it is empty, to serve a solo task
         self._no = 0
@@ -58,12 +58,12 @@ class Queue:
             task.place = "delayed"
             heappush(self._delayed, (task.not_before, self._no, task))
             self.delayed += 1
-        elif task.solo or task.pinned:
+        elif task.solo:
             task.place = "special"
             self.special[task.fixed.id] = task
         else:
             task.place = "lane"
-            lane = self.lane(task.needs)
+            lane = self.lane(task.lane)
             lane.queued += 1
             heappush(lane.heap, (task.order, self._no, task))
 
@@ -75,7 +75,7 @@ class Queue:
             case "delayed":
                 self.delayed -= 1
             case "lane":
-                self.lane(task.needs).queued -= 1
+                self.lane(task.lane).queued -= 1
         _unplace(task)
 
     def release_due(self, wall: float) -> int:
@@ -136,7 +136,7 @@ class Queue:
 
     def place_of(self, task: Task) -> int:
         """How many runnable tasks with the same needs go before this one."""
-        ahead = (entry for entry in self.lane(task.needs).heap if entry[1] == entry[2].queued_no)
+        ahead = (entry for entry in self.lane(task.lane).heap if entry[1] == entry[2].queued_no)
         return sum(1 for entry in ahead if entry[:2] < (task.order, task.queued_no))
 
     def tasks(self) -> Iterator[Task]:

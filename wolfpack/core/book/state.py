@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import msgpack
 
+from wolfpack.core.retry import pinned_needs
 from wolfpack.core.rows import PackRow, TaskFixed, TaskMutable, TaskRow, UnitRow
 from wolfpack.core.wire import Final
 from wolfpack.model import Card, Needs, PackSpec, Readiness, RetryPolicy, TaskState
@@ -124,6 +125,11 @@ class Task:
     def id(self) -> str:
         return self.fixed.id
 
+    @property
+    def lane(self) -> Needs:
+        """The needs by which it is queued and counted: a pin is one of them."""
+        return pinned_needs(self.needs, True) if self.pinned else self.needs
+
     def row(self) -> TaskMutable:
         return TaskMutable(
             self.fixed.id, self.state.value, needs_to_json(self.needs), self.lease_no, self.term, self.turn_seq,
@@ -168,6 +174,7 @@ class Held:
     task: Task
     renewed_mono: float  # its grant, or the last message that listed it
     listed: bool = False  # whether its unit ever listed it
+    told_mono: float = float("-inf")  # when its unit was last told of a cancel
 
 
 @dataclass(slots=True)
@@ -191,7 +198,7 @@ class Unit:
     home_since_mono: float = float("-inf")
     version: int = 0  # of the roster, when this row last changed
     card_version: int = 0
-    fast_fails: int = 0
+    expires_mono: float = float("-inf")  # none of its leases can expire before
 
     @property
     def id(self) -> str:
@@ -221,7 +228,7 @@ class ParkedTurn:
 
     seq: int
     since_mono: float
-    asks: dict[str, int]  # unit -> leases it can still take
+    asks: dict[tuple[str, int], int]  # unit and boot -> leases it can still take
     roster_version: int
     acked: dict[str, list[int]]
     cancels: dict[str, list[tuple[int, bool, str]]]
@@ -246,6 +253,7 @@ class Pack:
     parked: ParkedTurn | None = None
     plan: tuple[str, ...] = ()
     asked_mono: float = float("-inf")  # when the keeper last asked somebody to lead
+    asked_units: dict[str, float] = field(default_factory=dict)  # whom, and when
     tokens: float = 0.0
     tokens_mono: float = float("-inf")
     unmet: dict[Needs, str] = field(default_factory=dict)

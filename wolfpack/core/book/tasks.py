@@ -10,18 +10,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from math import ceil
 
 from wolfpack.core.book.journal import Journal
 from wolfpack.core.book.queue import Queue
 from wolfpack.core.book.state import Held, Instant, Pack, ParkedTurn, Task, Unit, final_of_row, needs_from_json
-from wolfpack.core.retry import judge
+from wolfpack.core.retry import find_unpin_reason, judge, pinned_offer
 from wolfpack.core.rows import TaskFixed, TaskRow
 from wolfpack.core.tasks import TaskEvent, move
 from wolfpack.core.wire import Final, Submit, SubmitItem
 from wolfpack.errors import QueueFull
 from wolfpack.events import FirstLease, NeedUnmet, TaskDied, TaskPinned
-from wolfpack.model import FINAL_STATES, Attempt, Cause, Job, Needs, Report, TaskState
+from wolfpack.model import FINAL_STATES, Attempt, Cause, Job, Needs, Readiness, Report, TaskState
+
+CANCEL_AGAIN_S = 1.0  # a cancel that had no effect yet is told again after so long
 
 Ack = tuple[str, str, Final | None]  # what became of one item: "queued", "joined", "final" or "refused: why"; its task
 
@@ -48,9 +51,10 @@ class TaskDesk:
         self.clients: dict[str, int] = {}
         self.counts: dict[str, Counter[TaskState]] = {}
         self._joined: dict[str, set[str]] = {}  # task -> clients that watch it beside its own
-        self._deadlines: dict[str, Task] = {}
+        self._deadlines: list[tuple[float, str]] = []  # a heap; entries of tasks that ended are dropped when due
         self.functions: set[str] = set()
-        self._lost_on: dict[str, tuple[float, str]] = {}  # node -> when a unit was last lost there, and which
+        # Node -> when a unit was last lost there, which, and the tasks it held.
+        self._lost_on: dict[str, tuple[float, str, frozenset[str]]] = {}
 
     # --- finding ------------------------------------------------------------------------------------------------
 
@@ -83,13 +87,13 @@ class TaskDesk:
         self.live[task.fixed.id] = task
         if task.fixed.key is not None:
             self._keys[task.fixed.pack, task.fixed.key] = task
-        if task.options.deadline_at is not None:
-            self._deadlines[task.fixed.id] = task
+        if task.options.deadline_at is not None and not task.ended_at:  # a person's replay sets the deadline aside
+            heappush(self._deadlines, (task.options.deadline_at, task.fixed.id))
         queue = self.queues.setdefault(task.fixed.pack, Queue())
         if task.state is TaskState.QUEUED:
             queue.push(task, at.wall)
             return
-        queue.lane(task.needs).leased += 1
+        queue.lane(task.lane).leased += 1
         unit = self._units.get(task.unit)
         if unit is not None:
             unit.held[task.lease_no] = Held(task, at.mono)
@@ -143,7 +147,7 @@ class TaskDesk:
             if double is not None:
                 if double.fixed.digest != item.digest:
                     return _conflict(item.key, double.fixed.id)
-                self._joined.setdefault(double.fixed.id, set()).add(client)
+                self.join(client, double.fixed.id)
                 return _ack(double, joined=True)
             if item.key in known.keys:
                 row = known.keys[item.key]
@@ -165,8 +169,8 @@ class TaskDesk:
         self.live[task_id] = task
         if item.key is not None:
             self._keys[pack.name, item.key] = task
-        if item.deadline_s is not None:
-            self._deadlines[task_id] = task
+        if task.options.deadline_at is not None:
+            heappush(self._deadlines, (task.options.deadline_at, task_id))
         self._journal.new_tasks.append(task)
         self._journal.tasks[task_id] = task
         self.counts[pack.name][TaskState.QUEUED] += 1
@@ -205,15 +209,17 @@ class TaskDesk:
         queue.release_due(at.wall)
         budget = self._rate_budget(at, pack)
         granted: dict[str, list[Job]] = {}
-        asking = [unit for name in turn.asks if (unit := self._units.get(name)) and turn.asks[name] > 0]
+        asking = [
+            unit for (name, boot), ask in turn.asks.items() if ask > 0 and (unit := self._taker(pack, name, boot))
+        ]
         asking.sort(key=lambda unit: (_width(unit), unit.card.unit))
         for position, unit in enumerate(asking):
             left = len(asking) - position
-            share = min(turn.asks[unit.id], ceil(queue.runnable / left), budget)
+            share = min(turn.asks[unit.id, unit.boot], ceil(queue.runnable / left), budget)
             jobs = [self._lease(at, pack, unit, task, turn.seq) for task in self._next_for(pack, queue, unit, share)]
             if jobs:
                 granted[unit.id] = jobs
-                turn.asks[unit.id] -= len(jobs)
+                turn.asks[unit.id, unit.boot] -= len(jobs)
                 budget -= len(jobs)
                 if pack.spec.rate_per_s is not None:
                     pack.tokens -= len(jobs)
@@ -222,44 +228,38 @@ class TaskDesk:
             self._journal.publish(at, FirstLease(pack=pack.name, term=pack.term, unit=next(iter(granted))))
         return granted
 
+    def _taker(self, pack: Pack, name: str, boot: int) -> Unit | None:
+        """The unit, if it still is a member: it may have moved while the turn was parked."""
+        unit = self._units.get(name)
+        if unit is None or unit.boot != boot or unit.pack != pack.name or unit.readiness is not Readiness.AWAKE:
+            return None
+        return unit
+
     def _next_for(self, pack: Pack, queue: Queue, unit: Unit, share: int) -> Iterator[Task]:
         if share <= 0 or unit.holds_solo:
             return
+        offer = pinned_offer(unit.card.offer, unit.card.nature, pack.spec.lendable)
         if queue.special:
-            offer, lent_out = unit.card.offer, pack.spec.lendable or unit.card.nature == "werewolf"
-
-            def fits(task: Task) -> bool:
-                return task.needs.fits(offer) and not (task.pinned and lent_out and self._pin_holds(pack, task))
-
-            special = queue.pop_special(lambda task: fits(task) and not (task.solo and unit.held))
+            special = None if unit.held else queue.pop_special(lambda task: task.lane.fits(offer))
             if special is not None:
                 if queue.solo_unit == unit.id:
                     queue.solo_unit = None
                 yield special
-                if special.solo:
-                    return
-                share -= 1
-            elif any(task.solo and fits(task) for task in queue.special.values()):
+                return
+            if any(task.lane.fits(offer) for task in queue.special.values()):
                 holder = self._units.get(queue.solo_unit or "")
                 if holder is None or holder.pack != pack.name:
                     queue.solo_unit = unit.id
                 if queue.solo_unit == unit.id:
                     return  # it runs dry, to take the solo task alone
-        yield from queue.pop(unit.card.offer, share)
-
-    def _pin_holds(self, pack: Pack, task: Task) -> bool:
-        """A pin is dropped where no unit that stays could serve the task."""
-        if pack.spec.lendable:
-            return False
-        return any(unit.card.nature != "werewolf" and task.needs.fits(unit.card.offer) for unit in self._units.values())
+        yield from queue.pop(offer, share)
 
     def _rate_budget(self, at: Instant, pack: Pack) -> int:
         """A token bucket of one second's starts."""
         rate = pack.spec.rate_per_s
         if rate is None:
             return 1 << 30
-        passed = min(at.mono - pack.tokens_mono, 1.0)
-        pack.tokens = min(max(rate, 1.0), pack.tokens + rate * passed)
+        pack.tokens = min(max(rate, 1.0), pack.tokens + rate * (at.mono - pack.tokens_mono))
         pack.tokens_mono = at.mono
         return int(pack.tokens)
 
@@ -275,25 +275,26 @@ class TaskDesk:
         counts = self.counts[pack.name]
         counts[TaskState.QUEUED] -= 1
         counts[TaskState.LEASED] += 1
-        self.queues[pack.name].lane(task.needs).leased += 1
+        self.queues[pack.name].lane(task.lane).leased += 1
         self._journal.tasks[task.fixed.id] = task
         return job_of(task)
 
     # --- renewing and settling ----------------------------------------------------------------------------------
 
     def renew(self, at: Instant, unit: Unit, held: Iterable[int]) -> list[tuple[int, bool, str]]:
-        """Renews the leases a unit listed; says which of them are to be cancelled."""
-        cancels = []
+        """Renews the leases a unit listed; says which of them are to be cancelled, and was not told of late."""
+        marked: list[Held] = []
+        void: list[tuple[int, bool, str]] = []
         for lease_no in held:
             lease = unit.held.get(lease_no)
             if lease is None:  # void: it expired while its unit was frozen or cut off
-                cancels.append((lease_no, True, Cause.EVICTED.value))
+                void.append((lease_no, True, Cause.EVICTED.value))
                 continue
             lease.renewed_mono = at.mono
             lease.listed = True
             if lease.task.cancel:
-                cancels.append(_cancel_order(lease.task))
-        return cancels
+                marked.append(lease)
+        return void + self._tell(at, marked) if marked else void
 
     def settle(self, at: Instant, unit: Unit | None, name: str, boot: int, reports: Iterable[Report]) -> list[int]:
         """Takes reports on leases; every one is acknowledged, whether it settled its task or came too late.
@@ -331,9 +332,11 @@ class TaskDesk:
         pack = self._packs[task.fixed.pack]
         queue = self.queues[pack.name]
         counts = self.counts[pack.name]
-        lane = queue.lane(task.needs)
+        lane = queue.lane(task.lane)
         policy = task.options.retry or pack.spec.retry
         cause = Cause(report.cause)
+        if task.cancel and task.cause == Cause.EXPIRED and cause is not Cause.DONE:
+            cause = Cause.EXPIRED  # however its unit ended it: the deadline is why
         verdict = judge(
             cause=cause, started=report.started, policy=policy, attempts=task.attempts, failures=task.failures,
             evictions=task.evictions, solo=task.solo, pinned=task.pinned, alone=alone,
@@ -361,9 +364,8 @@ class TaskDesk:
         task.text = report.text or verdict.reason
         self._journal.tasks[task.fixed.id] = task
         if after is TaskState.QUEUED:
-            if verdict.pinned and not task.pinned:
-                self._journal.publish(at, TaskPinned(pack=pack.name, task_id=task.id, reason=verdict.reason))
-            task.solo, task.pinned, task.needs = verdict.solo, verdict.pinned, verdict.needs
+            task.solo, task.needs = verdict.solo, verdict.needs
+            self._pin(at, pack, task, verdict.pinned, verdict.reason)
             task.not_before = at.wall + verdict.not_before_delay_s if verdict.not_before_delay_s > 0 else 0.0
             queue.push(task, at.wall)
             return
@@ -378,10 +380,22 @@ class TaskDesk:
             )
         self._finish(task)
 
+    def _pin(self, at: Instant, pack: Pack, task: Task, pinned: bool, reason: str) -> None:
+        """Pins a task to units that are not lent out, unless there can be none that serves it."""
+        dropped = (
+            find_unpin_reason(task.needs, (u.card for u in self._units.values()), pack.spec.lendable)
+            if pinned
+            else None
+        )
+        if dropped is not None:
+            task.text = f"{task.text} {dropped}"
+        elif pinned and not task.pinned:
+            self._journal.publish(at, TaskPinned(pack=pack.name, task_id=task.id, reason=reason))
+        task.pinned = pinned and dropped is None
+
     def _finish(self, task: Task) -> None:
         task_id = task.fixed.id
         del self.live[task_id]
-        self._deadlines.pop(task_id, None)
         self.settled[task_id] = task
         self._journal.note_final(task)
         for client in self._joined.pop(task_id, ()):
@@ -390,7 +404,7 @@ class TaskDesk:
     def end_without_report(self, at: Instant, unit: Unit, held: Held, cause: Cause, text: str, *, alone: bool) -> None:
         """Ends a lease its unit can no longer speak for (lost, silent), or never learned of."""
         unit.held.pop(held.task.lease_no, None)
-        blameless = cause is Cause.LOST and self._lost_together(at, unit)
+        blameless = cause is Cause.LOST and self._lost_together(at, unit, held.task)
         started = cause is Cause.LOST and alone
         since = held.task.started_at or at.wall
         report = Report(held.task.lease_no, held.task.id, cause.value, started, since, at.wall, text=text)
@@ -399,21 +413,24 @@ class TaskDesk:
     def lose(self, at: Instant, unit: Unit, reason: str) -> None:
         """Every lease of a vanished unit ends as LOST; if it held several, none of them is blamed."""
         alone = len(unit.held) == 1
+        tasks = frozenset(held.task.id for held in unit.held.values())
         for held in list(unit.held.values()):
-            if held.task.cancel and held.task.cause == Cause.EXPIRED:
-                self.end_without_report(at, unit, held, Cause.EXPIRED, "its deadline passed", alone=alone)
-            else:
-                self.end_without_report(at, unit, held, Cause.LOST, reason, alone=alone)
-        self._lost_on[unit.node] = (at.mono, unit.id)
+            self.end_without_report(at, unit, held, Cause.LOST, reason, alone=alone)
+        self._lost_on[unit.node] = (at.mono, unit.id, tasks)
 
-    def _lost_together(self, at: Instant, unit: Unit) -> bool:
-        when, other = self._lost_on.get(unit.node, (float("-inf"), unit.id))
-        return other != unit.id and at.mono - when <= self._lease_s
+    def _lost_together(self, at: Instant, unit: Unit, task: Task) -> bool:
+        """Whether it was the node; a task that both units held may well have been the one that killed them."""
+        when, other, tasks = self._lost_on.get(unit.node, (float("-inf"), unit.id, frozenset[str]()))
+        return other != unit.id and at.mono - when <= self._lease_s and task.id not in tasks
 
     def expire(self, at: Instant) -> None:
         """Judges life, not age: leases nobody listed for `lease_s` return; deadlines that passed bury their tasks."""
         for unit in self._units.values():
+            if not unit.held or at.mono <= unit.expires_mono:
+                continue
             late = [held for held in unit.held.values() if at.mono - held.renewed_mono > self._lease_s]
+            kept = (held.renewed_mono for held in unit.held.values() if at.mono - held.renewed_mono <= self._lease_s)
+            unit.expires_mono = min(kept, default=at.mono) + self._lease_s
             alone = len(unit.held) == 1
             for held in late:
                 if held.listed:
@@ -423,7 +440,10 @@ class TaskDesk:
                     self.end_without_report(
                         at, unit, held, Cause.RETURNED, f"the lease never arrived at {unit.id}", alone=alone
                     )
-        for task in [each for each in self._deadlines.values() if (each.options.deadline_at or 0) <= at.wall]:
+        while self._deadlines and self._deadlines[0][0] <= at.wall:
+            task = self.live.get(heappop(self._deadlines)[1])
+            if task is None:
+                continue
             if task.state is TaskState.QUEUED:
                 self.queues[task.fixed.pack].discard(task)
                 report = Report(task.lease_no, task.id, Cause.EXPIRED.value, False, 0.0, at.wall, text="")
@@ -446,6 +466,9 @@ class TaskDesk:
                 self._close(at, task, TaskEvent.CANCEL, Cause.CANCELLED, "cancelled before it started")
             else:
                 task.cancel, task.kill = True, task.kill or kill
+                held = self._units[task.unit].held.get(task.lease_no)
+                if held is not None:
+                    held.told_mono = float("-inf")
                 self._journal.tasks[task_id] = task
                 packs.add(task.fixed.pack)
         return found, packs
@@ -477,7 +500,7 @@ class TaskDesk:
         task = Task.from_row(row)
         task.state = move(task.state, TaskEvent.REPLAY)
         task.failures = task.evictions = 0
-        task.solo = task.pinned = task.cancel = False
+        task.pinned = task.cancel = False
         task.needs = needs or task.needs
         task.payload, task.payload_blob, task.settle_no, task.cause, task.text = b"", "", 0, "", "replayed by a person"
         counts = self.counts[task.fixed.pack]
@@ -489,8 +512,16 @@ class TaskDesk:
         self._journal.tasks[task.id] = task
         self.queues.setdefault(task.fixed.pack, Queue()).push(task, at.wall)
 
-    def cancels_of(self, unit: Unit) -> list[tuple[int, bool, str]]:
-        return [_cancel_order(held.task) for held in unit.held.values() if held.task.cancel]
+    def cancels_of(self, at: Instant, unit: Unit) -> list[tuple[int, bool, str]]:
+        return self._tell(at, (held for held in unit.held.values() if held.task.cancel))
+
+    def _tell(self, at: Instant, leases: Iterable[Held]) -> list[tuple[int, bool, str]]:
+        orders = []
+        for held in leases:
+            if at.mono - held.told_mono >= CANCEL_AGAIN_S:
+                held.told_mono = at.mono
+                orders.append(_cancel_order(held.task))
+        return orders
 
     def service_times(self, pack: str) -> Mapping[Needs, float | None]:
         return {needs: lane.service_s for needs, lane in self.queues.setdefault(pack, Queue()).lanes.items()}
@@ -513,7 +544,7 @@ def attempts_of(story: Iterable[tuple[object, ...]]) -> tuple[Attempt, ...]:
 
 def _cancel_order(task: Task) -> tuple[int, bool, str]:
     cause = Cause.EXPIRED if task.cause == Cause.EXPIRED else Cause.CANCELLED
-    return (task.lease_no, task.kill, cause.value)
+    return (task.lease_no, task.kill or cause is Cause.EXPIRED, cause.value)
 
 
 def _width(unit: Unit) -> int:

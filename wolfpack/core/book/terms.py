@@ -6,7 +6,7 @@ that is not current changes nothing. Silence is judged here, on receipt, by the 
 
 from __future__ import annotations
 
-from wolfpack.core.book.journal import Answer, AskToLead, Journal, Summon
+from wolfpack.core.book.journal import Answer, AskToLead, Instruct, Journal, Summon
 from wolfpack.core.book.state import Instant, Pack, ParkedTurn, Unit, needs_to_json
 from wolfpack.core.book.tasks import TaskDesk, job_of
 from wolfpack.core.book.units import LIVING, UnitDesk
@@ -15,6 +15,8 @@ from wolfpack.errors import Deposed
 from wolfpack.events import AlphaCrowned, AlphaDeposed, PackScaled
 from wolfpack.model import Job, Nature, Needs, Readiness, TaskState, Timing
 from wolfpack.plain import pack_to_json
+
+ASK_AGAIN = 10.0  # x silence_s: who was asked to come and did not is passed over for so long
 
 
 class TermDesk:
@@ -112,13 +114,25 @@ class TermDesk:
             raise Deposed(f"Term {turn.term} of {turn.pack} is over; {known[1] or 'nobody'} has {known[0]}.", *known)
         pack.renewed_mono = at.mono
         acked, cancels = self._take_members(at, turn.members)
-        if turn.seq < pack.turn_seq:  # overtaken on its way: what it brought is settled, it gets nothing
-            self._answer(at, pack, turn.seq, turn.roster_version, acked, cancels, {})
-            return
-        if turn.seq == pack.turn_seq and pack.parked is None:
+        parked = pack.parked
+        if turn.seq < pack.turn_seq or (turn.seq == pack.turn_seq and parked is None):
+            # Repeated, since its answer was lost, or overtaken: it gets what it was granted, and nothing new.
             self._answer(at, pack, turn.seq, turn.roster_version, acked, cancels, self._granted_before(pack, turn.seq))
             return
         pack.plan = turn.plan
+        if turn.seq > pack.turn_seq:
+            self._take_decisions(at, pack, turn)
+        elif parked is not None:  # repeated while the first one waits
+            acked, cancels = {**parked.acked, **acked}, {**parked.cancels, **cancels}
+        if parked is not None and parked.seq < turn.seq:
+            self._answer(at, pack, parked.seq, parked.roster_version, parked.acked, parked.cancels, {})
+        pack.turn_seq = turn.seq
+        asks = {(each.unit, each.boot): each.ask for each in turn.members if each.ask > 0}
+        pack.parked = ParkedTurn(turn.seq, at.mono, asks, turn.roster_version, acked, cancels)
+        self.serve(at, pack)
+
+    def _take_decisions(self, at: Instant, pack: Pack, turn: Turn) -> None:
+        """What the alpha decided about the pack; the row keeps the turn's number, so that it is obeyed once."""
         if turn.size is not None:
             before, after, reason = turn.size
             self._journal.publish(at, PackScaled(pack=pack.name, before=before, after=after, reason=reason), turn.unit)
@@ -127,17 +141,8 @@ class TermDesk:
         if not pack.draining:
             for kind, number in turn.wakes:
                 self.desk.allot(at, pack, kind, number, f"{turn.unit} asked for {number} of {kind}")
-        if pack.parked is not None and pack.parked.seq < turn.seq:
-            self._answer(at, pack, pack.parked.seq, self._journal.roster_version, {}, {}, {})
-        pack.turn_seq = turn.seq
-        members = self.desk.members.get(pack.name, {})
-        asks = {each.unit: each.ask for each in turn.members if each.ask > 0 and self._may_hold(members, each)}
-        pack.parked = ParkedTurn(turn.seq, at.mono, asks, turn.roster_version, acked, cancels)
-        self.serve(at, pack)
-
-    def _may_hold(self, members: dict[str, Unit], each: MemberTurn) -> bool:
-        unit = members.get(each.unit)
-        return unit is not None and unit.boot == each.boot and unit.readiness is Readiness.AWAKE
+        if turn.size is not None or turn.call_off or turn.wakes:
+            self._note(pack)
 
     def _take_members(
         self, at: Instant, members: tuple[MemberTurn, ...]
@@ -155,8 +160,6 @@ class TermDesk:
             orders = self._tasks.renew(at, unit, each.held)
             if orders:
                 cancels[each.unit] = orders
-            if unit.failed_births and any(report.cause == "DONE" for report in each.settled):
-                self.desk.proved(unit)
         return acked, cancels
 
     def _granted_before(self, pack: Pack, seq: int) -> dict[str, list[Job]]:
@@ -182,9 +185,9 @@ class TermDesk:
             self._note(pack)
         for name in granted:
             unit = self._units[name]
-            orders = self._tasks.cancels_of(unit)
+            orders = self._tasks.cancels_of(at, unit)
             if orders:
-                parked.cancels[name] = orders
+                parked.cancels.setdefault(name, []).extend(orders)
         if granted or parked.acked or parked.cancels or parked.roster_version < self._journal.roster_version:
             self._answer(
                 at, pack, parked.seq, parked.roster_version, parked.acked, parked.cancels, granted
@@ -197,9 +200,9 @@ class TermDesk:
         if pack.parked is None:
             return
         for unit in self.desk.members.get(pack_name, {}).values():
-            orders = self._tasks.cancels_of(unit)
+            orders = self._tasks.cancels_of(at, unit)
             if orders:
-                pack.parked.cancels[unit.id] = orders
+                pack.parked.cancels.setdefault(unit.id, []).extend(orders)
         self.serve(at, pack)
 
     def _answer(
@@ -233,7 +236,7 @@ class TermDesk:
         queue.release_due(at.wall)
         special: dict[Needs, int] = {}
         for task in queue.special.values():
-            special[task.needs] = special.get(task.needs, 0) + 1
+            special[task.lane] = special.get(task.lane, 0) + 1
         return tuple(
             DemandRow(
                 needs_to_json(needs), lane.queued + special.get(needs, 0), lane.leased, lane.service_s,
@@ -256,7 +259,24 @@ class TermDesk:
                     parked = pack.parked
                     self._answer(at, pack, parked.seq, parked.roster_version, parked.acked, parked.cancels, {})
                     pack.parked = None
+            if pack.draining:
+                self._send_away(at, pack)
             self.rouse(at, pack)
+
+    def _send_away(self, at: Instant, pack: Pack) -> None:
+        """The members of a dropped pack leave; where no alpha tells them, the keeper does."""
+        if pack.alpha is not None or at.mono - pack.asked_mono < 2 * self._timing.silence_s:
+            return
+        pack.asked_mono = at.mono
+        for unit in list(self.desk.members.get(pack.name, {}).values()):
+            if unit.readiness is Readiness.WAKING:
+                self.desk.call_off(at, pack.name, unit.id)
+            else:
+                order = Instruct(
+                    unit=unit.id, boot=unit.boot, order="release", grace_s=unit.card.grace_s,
+                    reason="the pack was dropped",
+                )  # fmt: skip
+                self._journal.orders.append(order)
 
     def rouse(self, at: Instant, pack: Pack) -> None:
         """Sees to it that a pack with due work, or too few members, gets an alpha: asked, summoned or woken."""
@@ -275,35 +295,50 @@ class TermDesk:
         living = [
             unit
             for unit in members.values()
-            if unit.readiness is Readiness.AWAKE and unit.card.can_lead and at.mono - unit.heard_mono <= fresh_s
+            if unit.readiness is Readiness.AWAKE
+            and unit.card.can_lead
+            and unit.id != pack.alpha
+            and at.mono - unit.heard_mono <= fresh_s
         ]
         if living:
             best = max(living, key=lambda unit: unit.card.rank)
             self._journal.orders.append(AskToLead(unit=best.id, boot=best.boot, pack=pack.name, term=pack.term))
             pack.asked_mono = at.mono
             return
-        first = self._first_for(pack)
+        first = self._first_for(at, pack)
         if first is None:
             return
-        pack.asked_mono = at.mono
+        pack.asked_mono = pack.asked_units[first.id] = at.mono
         if first.readiness is Readiness.AWAKE:
             self._journal.orders.append(Summon(unit=first.id, boot=first.boot, pack=pack.name))
         else:
             self.desk.wake(at, first, pack.name, f"{pack.name} has work and no alpha")
 
-    def _first_for(self, pack: Pack) -> Unit | None:
-        """The first unit up the ladder that fits the most urgent work and can lead; else one that can lead at all."""
+    def _first_for(self, at: Instant, pack: Pack) -> Unit | None:
+        """The first unit up the ladder that fits the most urgent work and can lead; else one that can lead at all.
+
+        Who was asked of late, and did not come, is asked again after the others.
+        """
         queue = self._tasks.queues.get(pack.name)
         urgent = min(
             (task for task in (queue.heads() if queue else ())), key=lambda task: task.order, default=None
         )  # fmt: skip
         needs = urgent.needs if urgent is not None else pack.spec.needs
-        places = (Readiness.AWAKE, Readiness.ASLEEP)
-        free = [u for u in self._units.values() if u.pack is None and u.readiness in places and u.card.can_lead]
+        free = [unit for unit in self._units.values() if unit.card.can_lead and self._may_come(pack, unit)]
         fitting = [unit for unit in free if needs.fits(unit.card.offer)] or [
             unit for unit in free if pack.spec.needs.fits(unit.card.offer)
         ]
-        return min(fitting, key=lambda unit: _rung(unit), default=None)
+        recent = {
+            unit for unit, asked in pack.asked_units.items() if at.mono - asked < ASK_AGAIN * self._timing.silence_s
+        }
+        return min(fitting, key=lambda unit: (unit.id in recent, *_rung(unit)), default=None)
+
+    def _may_come(self, pack: Pack, unit: Unit) -> bool:
+        if unit.pack is None:
+            return unit.readiness in (Readiness.AWAKE, Readiness.ASLEEP)
+        lender = self._packs.get(unit.pack)
+        lent = lender is not None and lender.spec.lendable and lender.spec.priority < pack.spec.priority
+        return lent and unit.readiness is Readiness.AWAKE
 
     def _note(self, pack: Pack) -> None:
         self._journal.packs[pack.name] = pack
@@ -314,6 +349,6 @@ class TermDesk:
 
 def _rung(unit: Unit) -> tuple[int, int, float, object]:
     """The ladder: awake wolves, sleeping wolves, awake werewolves, sleeping werewolves; then narrow, cheap, by name."""
-    rung = 2 * (unit.card.nature is Nature.WEREWOLF) + (unit.readiness is Readiness.ASLEEP)
+    rung = 2 * (unit.card.nature is Nature.WEREWOLF or unit.pack is not None) + (unit.readiness is Readiness.ASLEEP)
     width = len(unit.card.offer.tags) + len(unit.card.offer.measures)
     return (rung, width, unit.card.cost_per_h, unit.card.rank.key)

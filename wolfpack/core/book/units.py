@@ -123,10 +123,13 @@ class UnitDesk:
     def call_off(self, at: Instant, pack: str, name: str) -> None:
         """Ends a wake that is no longer wanted: its boot is spent."""
         unit = self._units.get(name)
-        if unit is None or unit.readiness is not Readiness.WAKING or unit.pack != pack:
-            return
-        self._put_to_sleep(at, unit, "called off: no longer wanted")
-        self._journal.orders.append(EndUnit(unit=name, boot=unit.boot, reason="called off"))
+        if unit is not None and unit.readiness is Readiness.WAKING and unit.pack == pack:
+            self.forget_wake(at, unit, "called off: no longer wanted")
+
+    def forget_wake(self, at: Instant, unit: Unit, reason: str) -> None:
+        """A waking unit sleeps again, its boot spent."""
+        self._put_to_sleep(at, unit, reason)
+        self._journal.orders.append(EndUnit(unit=unit.id, boot=unit.boot, reason=reason))
 
     def hello(self, at: Instant, name: str, boot: int, pid: int, node: str) -> Where:
         """A new process says that it is ready. Any boot but the row's is told to end."""
@@ -136,7 +139,7 @@ class UnitDesk:
         if unit.readiness is Readiness.WAKING:
             unit.readiness = Readiness.AWAKE
             unit.pid, unit.node, unit.heard_mono = pid, node, at.mono
-            unit.reason = ""
+            unit.reason, unit.failed_births = "", 0
             self._note(unit)
             self._journal.publish(at, UnitWoke(unit=name, boot=boot, pack=unit.pack))
             if unit.pack is not None:
@@ -160,12 +163,6 @@ class UnitDesk:
         elif unit.card.day_job:
             unit.wake_at = at.wall + float(unit.failed_births)
         self._note(unit)
-
-    def proved(self, unit: Unit) -> None:
-        """Its hands finished something: its births count as good."""
-        if unit.failed_births:
-            unit.failed_births = 0
-            self._note(unit)
 
     # --- moving -------------------------------------------------------------------------------------------------
 
