@@ -40,6 +40,10 @@ def echo(value: Any) -> Any:
     return value
 
 
+def nap(seconds: float) -> None:
+    time.sleep(seconds)
+
+
 def pid() -> int:
     return os.getpid()
 
@@ -59,6 +63,11 @@ def until_stopped() -> str:
     while not current().should_stop():
         time.sleep(0.001)
     return "stopped"
+
+
+def until_told(folder: str) -> None:
+    while not Path(folder, "gate").exists():
+        time.sleep(0.001)
 
 
 def until_stopped_in_a_thread() -> str:
@@ -200,6 +209,19 @@ def start_daemon() -> None:
 def start_daemon_and_hang() -> None:
     start_daemon()
     time.sleep(LONG_S)
+
+
+def daemon_that_writes(path: str) -> None:
+    """A copy that opens as many files as we had descriptors, forks again, and writes into them."""
+    if os.fork() == 0:
+        files = [os.open(os.devnull, os.O_WRONLY) for _ in range(10)]
+        if os.fork() == 0:
+            for fd in files:
+                os.write(fd, b"x")
+            Path(path + "-").write_text("dear diary")
+            Path(path + "-").rename(path)
+        os._exit(0)
+    os.wait()
 
 
 def come_back_twice() -> str:

@@ -108,24 +108,49 @@ from tests.hands.bench import Bench
 bench = Bench(sys.argv[1], concurrency=2).start()
 bench.give(bench.job(tasks.start_daemon_and_hang), bench.job(tasks.hang))
 bench.until(lambda: len(bench.began) == 2, "both run")
-print(*[pid for began in bench.began for pid in began.values() if pid], flush=True)
+print(*(began[who] for who in ("pid", "other") for began in bench.began if began[who]), flush=True)
 bench.until(lambda: False, "the end")
 """
 
 
-def test_P47_a_unit_that_is_killed_leaves_no_orphan(tmp_path):
+@pytest.fixture
+def owner(tmp_path):
+    """A process with hands that run two tasks, the ids of its two hands, and that of a daemon that one task started."""
     command = [sys.executable, "-c", OWNER, str(tmp_path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as owner:
-        pids = [int(word) for word in owner.stdout.readline().split()]
-        parents = processes.find_parents()
-        guards = [parents[pid] for pid in pids]
-        assert 3 == len(pids)
-        owner.kill()
-    deadline = time.monotonic() + 10
-    while any(map(is_alive, [*pids, *guards])) and time.monotonic() < deadline:
-        time.sleep(0.005)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process, [int(word) for word in process.stdout.readline().split()]
+        finally:
+            process.kill()
 
-    assert [] == [pid for pid in [*pids, *guards] if is_alive(pid)]
+
+def still_alive(pids):
+    """Which of them do not end within some seconds."""
+    deadline = time.monotonic() + 10
+    while any(map(is_alive, pids)) and time.monotonic() < deadline:
+        time.sleep(0.005)
+    return [pid for pid in pids if is_alive(pid)]
+
+
+def test_P47_a_unit_that_is_killed_leaves_no_orphan(owner):
+    process, pids = owner
+    parents = processes.find_parents()
+    assert 3 == len(pids)
+    process.kill()
+
+    assert [] == still_alive([*pids, *(parents[pid] for pid in pids)])
+
+
+def test_P47_hands_end_with_their_guard_also_when_the_unit_cannot_see_to_it(owner):
+    process, pids = owner
+    parents = processes.find_parents()
+    os.kill(process.pid, signal.SIGSTOP)
+    for pid in pids[:2]:
+        os.kill(parents[pid], signal.SIGKILL)
+
+    assert [] == still_alive(pids[:2])
+    os.kill(process.pid, signal.SIGCONT)  # now it can look for the rest
+    assert [] == still_alive(pids)
 
 
 def test_hands_stay_in_the_process_group_of_their_unit_and_ignore_ctrl_c(make):

@@ -1,5 +1,6 @@
 """Plain functions in one child process: order, ends and their causes, take-backs, evictions."""
 
+import asyncio
 import os
 import pickle
 import time
@@ -257,6 +258,13 @@ def test_a_copy_of_the_process_that_comes_back_is_not_heard(bench):
     assert 7 == bench.value(tasks.echo, 7)
 
 
+def test_a_daemon_of_a_task_keeps_the_files_it_opened(bench, tmp_path):
+    bench.value(tasks.daemon_that_writes, str(tmp_path / "diary"))
+    bench.until((tmp_path / "diary").exists, "the daemon wrote")
+
+    assert "dear diary" == (tmp_path / "diary").read_text()
+
+
 def test_what_a_task_prints_cannot_hurt_the_protocol(bench):
     assert 2000 == bench.value(tasks.print_much)
 
@@ -293,14 +301,31 @@ def test_the_working_directory_of_the_hands_is_that_of_the_unit(bench):
 
 
 def test_nothing_starts_behind_a_closed_gate_and_what_waited_can_be_taken_back(bench):
-    bench.call(bench.pool.allow, time.monotonic() - 1.0)
+    bench.value(tasks.nothing)
+    bench.call("allow", time.monotonic() - 1.0)
     try:
         first, second = bench.job(tasks.nothing), bench.job(tasks.nothing)
+        before = len(bench.order)
         bench.give(first, second)
         time.sleep(0.1)  # long enough for an open gate; the closed one lets nothing through however long we wait
-        bench.take_back(second.lease_no)
+        bench.call("take_back", [second.lease_no])
 
-        assert [second.lease_no] == bench.order
+        assert [second.lease_no] == bench.order[before:]
     finally:
-        bench.call(bench.pool.allow, float("inf"))
-    bench.wait(first)
+        bench.call("allow", float("inf"))
+    assert Cause.DONE == bench.wait(first)[0].cause
+
+
+def test_time_behind_a_closed_gate_does_not_count_against_the_timeout(bench):
+    bench.value(tasks.nap, 0.0)
+    pid = bench.value(tasks.pid)
+    bench.call("allow", time.monotonic() - 1.0)
+    try:
+        job = bench.job(tasks.nap, 0.1, timeout_s=0.15)
+        bench.give(job)
+        bench.run(asyncio.sleep(0.3))
+    finally:
+        bench.call("allow", float("inf"))
+
+    assert Cause.DONE == bench.wait(job)[0].cause
+    assert pid == bench.value(tasks.pid)  # and nobody was killed for it

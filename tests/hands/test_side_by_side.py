@@ -1,6 +1,7 @@
 """Several hands, and coroutines that share one."""
 
 import pickle
+import time
 
 import pytest
 
@@ -39,13 +40,17 @@ def test_plain_functions_run_in_as_many_processes_at_once(bench):
     bench.wait(*jobs)
 
 
-def test_P48_no_short_task_waits_behind_a_long_one_while_hands_are_idle(bench):
-    long, short = bench.job(tasks.until_stopped), [bench.job(tasks.echo, n) for n in range(300)]
+def test_P48_no_short_task_waits_behind_a_long_one_while_hands_are_idle(bench, tmp_path):
+    bench.value(tasks.echo, 0)
+    (tmp_path / "gate").touch()
+    bench.value(tasks.until_told, str(tmp_path))  # now the code of both is known, and all are given at once
+    (tmp_path / "gate").unlink()
+    long, short = bench.job(tasks.until_told, str(tmp_path)), [bench.job(tasks.echo, n) for n in range(300)]
     bench.give(long, *short)
 
     assert list(range(300)) == values(bench.wait(*short))
     assert {long.lease_no} == set(bench.pool.started())
-    bench.call("cancel", long.lease_no, kill=False)
+    (tmp_path / "gate").touch()
     bench.wait(long)
 
 
@@ -127,3 +132,18 @@ def test_a_task_that_kills_its_hands_leaves_those_beside_it_alone(bench):
 
     bench.call("cancel", beside.lease_no, kill=False)
     assert ["stopped"] == values(bench.wait(beside))
+
+
+def test_a_closed_gate_lets_the_coroutines_that_run_go_on(bench):
+    running, waiting = bench.job(tasks.hang_until_stopped), bench.job(tasks.who_am_i_later)
+    bench.give(running)
+    bench.until_began()
+    bench.call("allow", time.monotonic() - 1.0)
+    try:
+        bench.give(waiting)
+        bench.call("cancel", running.lease_no, kill=False)
+        assert ["stopped"] == values(bench.wait(running))
+        assert waiting.lease_no not in bench.reports
+    finally:
+        bench.call("allow", float("inf"))
+    assert Cause.DONE == bench.wait(waiting)[0].cause

@@ -140,7 +140,8 @@ class Child:
 
     def allow(self, until: float) -> None:
         """No job starts after this monotonic time (the clock is that of the machine), until a later one is allowed."""
-        struct.pack_into("d", self._gate, 0, until)
+        if not self.is_gone:
+            struct.pack_into("d", self._gate, 0, until)
 
     def withdraw(self) -> int:
         """Takes back the permits that the child has not used; how many: so many of the last given did not start."""
@@ -232,6 +233,7 @@ class Child:
         self._loop.remove_writer(self._in_fd)
         if self._life.fileno() >= 0:
             self._loop.remove_reader(self._life.fileno())
+        self._gate.close()
         for fd in (self._in_fd, self._out_fd, self._permit_read, self._permit_write):
             if fd is not None:
                 os.close(fd)

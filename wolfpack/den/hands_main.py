@@ -71,6 +71,8 @@ class Channel:
         os.register_at_fork(after_in_child=self._cut_off)
 
     def _cut_off(self) -> None:
+        if self.is_copy:
+            return  # a copy of a copy: the numbers may be those of its own files by now
         self.is_copy = True
         for fd in (self.in_fd, self.out_fd, self.permit_fd):
             os.close(fd)
@@ -94,10 +96,14 @@ class Channel:
                 data = data[sent:]
                 sent = os.write(self.out_fd, data)
 
+    def is_open(self) -> bool:
+        """Whether the unit's leases are fresh; the unit writes until when, in memory that both see."""
+        until: float = _UNTIL.unpack_from(self._gate)[0]
+        return time.monotonic() <= until
+
     def find_permit(self) -> int | None:
-        """The number of the next job that may start, if there is a permit now and the unit's leases are fresh."""
-        if time.monotonic() > _UNTIL.unpack_from(self._gate)[0]:
-            time.sleep(GATE_S)
+        """The number of the next job that may start, if there is a permit now and the gate is open."""
+        if not self.is_open():
             return None
         try:
             data = os.read(self.permit_fd, PERMIT_BYTES)
@@ -111,6 +117,8 @@ class Channel:
         number = self.find_permit()
         while number is None:
             self._permit_poll.poll()
+            if not self.is_open():
+                time.sleep(GATE_S)
             number = self.find_permit()
         return number
 
@@ -225,6 +233,9 @@ class Hands:
                 while not plain.done():
                     number = self._channel.find_permit()
                     if number is None:
+                        if not self._channel.is_open():  # the coroutines that run go on meanwhile
+                            loop.remove_reader(self._channel.permit_fd)
+                            loop.call_later(GATE_S, listen)
                         return
                     job = self._take(number)
                     if job.is_async:
@@ -241,8 +252,12 @@ class Hands:
                 if not plain.done():
                     plain.set_exception(end)
 
+        def listen() -> None:
+            if not plain.done():
+                loop.add_reader(self._channel.permit_fd, on_permit)
+
         start(first)
-        loop.add_reader(self._channel.permit_fd, on_permit)
+        listen()
         loop.add_reader(self._channel.in_fd, on_message)
         try:
             return await plain

@@ -164,9 +164,14 @@ class HandsPool:
 
     def allow(self, until: float) -> None:
         """No job starts after this monotonic time, until a later one is allowed: the unit may be frozen by then."""
+        was_closed = self._allowed_until < time.monotonic()
         self._allowed_until = until
         for hands in self._all():
+            if was_closed:  # what waited there has not started, and its time begins when it is given again
+                self._put_back(hands.withdraw())
             hands.allow(until)
+        if was_closed:
+            self._pump()
 
     def take_back(self, lease_nos: Iterable[int]) -> None:
         """Those that have not started come back as RETURNED at once; the others run on."""
@@ -461,9 +466,12 @@ class HandsPool:
     # --- time and memory
 
     def _end_running(self, hands: Hands, lease_no: int, verdict: Verdict) -> None:
+        self._put_back(hands.withdraw())
+        if lease_no not in hands.assigned:
+            return  # its hands had not come to it yet: it waits again
         hands.verdicts[lease_no] = verdict
         if not hands.runs_async:
-            self._kill(hands)
+            hands.kill()
             return
         hands.cancel_coroutine(lease_no)
 
