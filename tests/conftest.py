@@ -53,3 +53,11 @@ def make_den(ray_cluster: None, tmp_path: Path) -> Iterator[DenMaker]:
     maker = DenMaker(tmp_path)
     yield maker
     maker.end_all()
+
+
+@pytest.fixture(scope="module")
+def make_shared_den(ray_cluster: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DenMaker]:
+    """Like `make_den`, for a den that the tests of one module share."""
+    maker = DenMaker(tmp_path_factory.mktemp("den"))
+    yield maker
+    maker.end_all()

@@ -7,13 +7,17 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import ray
-from ray.exceptions import ActorDiedError, RayActorError
+from ray.exceptions import ActorDiedError
 
 from wolfpack.den.names import KEEPER, unit_name
 
 
 class PeerGone(Exception):
     """The process of a unit is dead, in Ray's eyes."""
+
+
+class KeeperGone(Exception):
+    """The keeper is dead for good: its den ended."""
 
 
 class Handles:
@@ -66,15 +70,19 @@ class Handles:
             self.forget(unit, boot)
             raise PeerGone(f"{unit} (boot {boot})") from exc
 
-    async def keeper(self) -> Any:
-        """The keeper's handle; it stays the same over its restarts.
+    async def ask_keeper(self, method: str, *args: Any, timeout_s: float) -> Any:
+        """Calls the keeper once. Its handle stays the same over its restarts.
 
         Raises:
-            RayActorError: there is no keeper (any more).
+            KeeperGone: it will not come back.
+            RayActorError, TimeoutError: no answer now; it may have taken the call.
         """
         if self._keeper is None:
             try:
                 self._keeper = await self.run(lambda: ray.get_actor(KEEPER, namespace=self._den))
             except ValueError as exc:
-                raise RayActorError(error_msg=f"den {self._den!r} has no keeper") from exc
-        return self._keeper
+                raise KeeperGone(f"den {self._den!r} has no keeper") from exc
+        try:
+            return await asyncio.wait_for(getattr(self._keeper, method).remote(*args), timeout_s)
+        except ActorDiedError as exc:
+            raise KeeperGone(str(exc)) from exc

@@ -14,6 +14,7 @@ import json
 import logging
 import os
 import random
+import sys
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -70,6 +71,7 @@ class Keeper:
         self._parked = 0
         self._tasks: set[asyncio.Task[Any]] = set()
         self._closing = False
+        self._ended = False  # the ledger is closed for good
         self._spawn(self._live())
 
     # --- life ---------------------------------------------------------------------------------------------------
@@ -84,6 +86,10 @@ class Keeper:
 
     async def _live(self) -> None:
         try:
+            if self._reborn and self._spec.ledger.startswith("memory:"):
+                log.error("The ledger was in memory and died with the keeper: the den ends.")
+                ray.kill(ray.get_runtime_context().current_actor, no_restart=True)
+            sys.setswitchinterval(0.0005)  # the ledger's thread and the loop share one lock; neither waits long
             await self._open()
             self._spawn(self._tick_for_ever())
             await self._commit_for_ever()
@@ -159,6 +165,8 @@ class Keeper:
         while True:
             await self._dirty.wait()
             self._dirty.clear()
+            if self._ended:
+                return
             waiting, self._next_commit = self._next_commit, loop.create_future()
             orders, journal.orders = journal.orders, []
             answers, journal.answers = journal.answers, []
@@ -330,6 +338,7 @@ class Keeper:
         ]
         await asyncio.gather(*(self._kill(unit, boot) for unit, boot in living), return_exceptions=True)
         await self._durable()
+        self._ended = True
         ledger = self._ledger
         if ledger is not None:
             await asyncio.get_running_loop().run_in_executor(self._disk, ledger.close)

@@ -32,7 +32,7 @@ from wolfpack.core.wire import (
     unpack,
 )
 from wolfpack.den.day_job import DayJob
-from wolfpack.den.handles import Handles, PeerGone
+from wolfpack.den.handles import Handles, KeeperGone, PeerGone
 from wolfpack.den.hands_pool import HandsPool
 from wolfpack.den.names import blob_folder
 from wolfpack.errors import Deposed, LedgerUnavailable, SetupFailed
@@ -121,8 +121,10 @@ class UnitActor:
         end = time.monotonic() + patience_s
         while time.monotonic() < end:
             try:
-                keeper = await self._handles.keeper()
-                return await asyncio.wait_for(getattr(keeper, method).remote(*args), CALL_S)
+                return await self._handles.ask_keeper(method, *args, timeout_s=CALL_S)
+            except KeeperGone as exc:
+                self._spawn(self._end(str(exc)))
+                return None
             except (RayActorError, LedgerUnavailable, TimeoutError):
                 await asyncio.sleep(0.2)
         return None
@@ -256,10 +258,11 @@ class UnitActor:
 
     async def _send_turn(self, seq: int, data: bytes) -> None:
         try:
-            keeper = await self._handles.keeper()
-            answer = await asyncio.wait_for(keeper.turn.remote(data), CALL_S)
+            answer = await self._handles.ask_keeper("turn", data, timeout_s=CALL_S)
         except Deposed as exc:
             self._step(e.TurnRefused(seq=seq, term=exc.term, alpha=exc.args[2] or None))
+        except KeeperGone as exc:
+            await self._end(str(exc))
         except (RayActorError, RayTaskError, LedgerUnavailable, TimeoutError) as exc:
             await asyncio.sleep(0.05)
             self._step(e.TurnLost(seq=seq, reason=f"{type(exc).__name__}: {exc}"))
@@ -268,8 +271,9 @@ class UnitActor:
 
     async def _send_claim(self, prev_term: int, data: bytes) -> None:
         try:
-            keeper = await self._handles.keeper()
-            answer = await asyncio.wait_for(keeper.claim.remote(data), CALL_S)
+            answer = await self._handles.ask_keeper("claim", data, timeout_s=CALL_S)
+        except KeeperGone as exc:
+            await self._end(str(exc))
         except (RayActorError, RayTaskError, LedgerUnavailable, TimeoutError) as exc:
             self._step(e.ClaimLost(prev_term=prev_term, reason=f"{type(exc).__name__}: {exc}"))
         else:
@@ -277,8 +281,9 @@ class UnitActor:
 
     async def _send_placed(self, method: str, n: int, data: bytes) -> None:
         try:
-            keeper = await self._handles.keeper()
-            answer = await asyncio.wait_for(getattr(keeper, method).remote(data), CALL_S)
+            answer = await self._handles.ask_keeper(method, data, timeout_s=CALL_S)
+        except KeeperGone as exc:
+            await self._end(str(exc))
         except (RayActorError, RayTaskError, LedgerUnavailable, TimeoutError) as exc:
             self._step(e.Unanswered(n=n, reason=f"{type(exc).__name__}: {exc}"))
         else:
@@ -304,8 +309,7 @@ class UnitActor:
         self._step(e.Reported(reports=tuple(reports)))
 
     async def _get_code(self, fn: str) -> bytes:
-        keeper = await self._handles.keeper()
-        code: bytes = await asyncio.wait_for(keeper.function.remote(fn), CALL_S)
+        code: bytes = await self._handles.ask_keeper("function", fn, timeout_s=CALL_S)
         return code
 
     def _on_publish(self, events: list[tuple[str, str]]) -> None:
