@@ -13,7 +13,7 @@ from wolfpack.model import FINAL_STATES, Readiness, TaskState
 if TYPE_CHECKING:
     from tests.core.den_harness import World
 
-EVERY = 25  # commits between two looks at everything in a book that holds much
+SMALL = 60  # a book of so few tasks is looked at often
 
 
 class Checks:
@@ -38,7 +38,7 @@ class Checks:
         """A commit takes the book as it stands now."""
         self._counts = {pack: Counter(tally) for pack, tally in book.tasks.counts.items()}
         self._commits += 1
-        if len(book.tasks.live) < 60 or self._commits % EVERY == 0:
+        if self._commits % (5 if len(book.tasks.live) < SMALL else 25) == 0:
             check_book(book)
 
     def on_commit(self, writes: Writes) -> None:
@@ -57,8 +57,7 @@ class Checks:
             if row.state == TaskState.DONE:
                 self._done[row.id] = row.settle_no
             assert (row.settle_no > 0) == (row.state in FINAL_STATES), f"{row.id} is {row.state} at {row.settle_no}"
-        self._commits += 1
-        if len(disk.tasks) < 60 or self._commits % EVERY == 0:
+        if self._commits % (5 if len(disk.tasks) < SMALL else 25) == 0:
             ledger: dict[str, Counter[TaskState]] = {}
             for count in self._world.ledger.counts():
                 ledger.setdefault(count.pack, Counter())[TaskState(count.state)] = count.tasks

@@ -326,9 +326,15 @@ class Process:
             case e.SendMove(move=move):
                 self._send_placed(lambda book, at: book.move(at, move), move.n, move.seen_commit)
             case e.SendSummons(unit=unit, boot=its, pack=pack):
-                world.after(
-                    world.delay_s(), lambda: world.reach(unit, its, lambda other: other.summon(pack, None)) and None
-                )
+                def decided(accepted: bool, reason: str, unit: str = unit) -> None:
+                    if not accepted:
+                        self.after(world.delay_s(), lambda: self.step(e.SummonsDeclined(unit=unit, reason=reason)))
+
+                def call() -> None:
+                    if not world.reach(unit, its, lambda other: other.summon(pack, decided)):
+                        decided(False, "its process died")
+
+                world.after(world.delay_s(), call)
             case e.AnswerSummons(ticket=ticket, accepted=accepted, reason=reason):
                 answer = self._tickets.pop(ticket, None)
                 if answer is not None:

@@ -100,6 +100,14 @@ class Summoned:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SummonsDeclined:
+    """A unit that this one summoned does not come."""
+
+    unit: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AskedFor:
     """The keeper asks this member to claim its pack's term."""
 
@@ -155,8 +163,8 @@ class UnitDied:
 
 Event = (
     Tick | HowlHeard | HuntArrived | HuntAnswered | HuntFailed | TurnDone | TurnLost | TurnRefused | ClaimAnswered
-    | ClaimLost | Answered | Unanswered | Summoned | AskedFor | Instructed | Reported | Running | DayStepped | DayLeft
-    | UnitDied
+    | ClaimLost | Answered | Unanswered | Summoned | SummonsDeclined | AskedFor | Instructed | Reported | Running
+    | DayStepped | DayLeft | UnitDied
 )  # fmt: skip
 
 # --- orders -------------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ that brought or last renewed its lease, by this unit's own clock: so a unit that
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 
 from wolfpack.model import Cause, Job, Report
 
@@ -20,89 +21,100 @@ class LeaseBook:
         self._lease_s = lease_s
         self.start_within_s = lease_s * 2 / 3
         self.held: dict[int, Job] = {}
-        self._reports: dict[int, Report] = {}
-        self._sent: dict[int, float] = {}  # report -> when it last went out
+        self._unsent: dict[int, Report] = {}
+        self._sent: dict[int, tuple[float, Report]] = {}  # when each last went out, in that order
+        self._owed_since: dict[int, float] = {}  # when each first went out, in that order
         self._hunts: dict[int, float] = {}  # hunt -> when sent
         self._renewed_at = float("-inf")  # sending time of the last message known to have renewed
-        self._unacked_since = float("inf")
 
     @property
     def unacknowledged(self) -> int:
-        return len(self._reports)
+        return len(self._unsent) + len(self._sent)
+
+    @property
+    def start_until(self) -> float:
+        """Until when tasks may start: every lease in hand was brought or renewed late enough for that."""
+        return self._renewed_at + self.start_within_s
 
     def accept(self, jobs: Iterable[Job], sent_at: float) -> tuple[Job, ...]:
         """Takes leases that a message sent at `sent_at` brought; a repeated one is taken once."""
-        fresh = tuple(job for job in jobs if job.lease_no not in self.held and job.lease_no not in self._reports)
+        fresh = tuple(job for job in jobs if not self._knows(job.lease_no))
         if fresh and not self.held:
             self._renewed_at = sent_at
         for job in fresh:
             self.held[job.lease_no] = job
         return fresh
 
-    def decline(self, jobs: Iterable[Job], now: float) -> None:
+    def decline(self, jobs: Iterable[Job]) -> None:
         """Hands leases back that cannot be started here."""
         for job in jobs:
-            if job.lease_no not in self.held:
+            if not self._knows(job.lease_no):
                 text = "the unit was leaving, or the lease came too late"
-                self._keep(Report(job.lease_no, job.task_id, Cause.RETURNED.value, False, 0.0, 0.0, text=text), now)
+                report = Report(job.lease_no, job.task_id, Cause.RETURNED.value, False, 0.0, 0.0, text=text)
+                self._unsent[job.lease_no] = report
+
+    def _knows(self, lease_no: int) -> bool:
+        return lease_no in self.held or lease_no in self._unsent or lease_no in self._sent
 
     def report(self, report: Report) -> None:
         if self.held.pop(report.lease_no, None) is not None:
-            self._keep(report, float("inf"))
-
-    def _keep(self, report: Report, now: float) -> None:
-        self._unacked_since = min(self._unacked_since, now)
-        self._reports[report.lease_no] = report
+            self._unsent[report.lease_no] = report
 
     def acknowledge(self, numbers: Iterable[int]) -> None:
         for lease_no in numbers:
-            self._reports.pop(lease_no, None)
-            self._sent.pop(lease_no, None)
-        if not self._reports:
-            self._unacked_since = float("inf")
+            self._owed_since.pop(lease_no, None)
+            if self._sent.pop(lease_no, None) is None:
+                self._unsent.pop(lease_no, None)
 
     def has_unsent(self, now: float) -> bool:
-        if len(self._sent) < len(self._reports):
-            return True
-        return any(now - at > RESEND_S for at in self._sent.values())
+        """Whether there is a report that nobody was told yet, or too long ago."""
+        return bool(self._unsent) or any(now - at > RESEND_S for at, _ in islice(self._sent.values(), 1))
 
     def take_unsent(self, now: float) -> tuple[Report, ...]:
         """Reports that nobody was told yet, or too long ago."""
-        return self._take(now, (no for no in self._reports if now - self._sent.get(no, float("-inf")) > RESEND_S))
+        old = []
+        for at, report in self._sent.values():
+            if now - at <= RESEND_S:
+                break
+            old.append(report)
+        return self._take(now, [*old, *self._unsent.values()])
 
     def take_all(self, now: float) -> tuple[Report, ...]:
-        return self._take(now, iter(self._reports))
+        return self._take(now, [*(report for _, report in self._sent.values()), *self._unsent.values()])
 
-    def _take(self, now: float, numbers: Iterable[int]) -> tuple[Report, ...]:
-        chosen = [self._reports[number] for number, _ in zip(numbers, range(REPORTS_MOST), strict=False)]
+    def _take(self, now: float, reports: list[Report]) -> tuple[Report, ...]:
+        chosen = tuple(reports[:REPORTS_MOST])
         for report in chosen:
-            self._sent[report.lease_no] = now
-        self._unacked_since = min(self._unacked_since, now) if chosen else self._unacked_since
-        return tuple(chosen)
+            lease_no = report.lease_no
+            if self._unsent.pop(lease_no, None) is None:
+                del self._sent[lease_no]
+            self._sent[lease_no] = (now, report)
+            self._owed_since.setdefault(lease_no, now)
+        return chosen
 
-    def resend(self, now: float) -> None:
+    def resend(self) -> None:
         """Whoever was told may be gone: every report goes out again."""
+        self._unsent = {**{no: report for no, (_, report) in self._sent.items()}, **self._unsent}
         self._sent.clear()
-        if self._reports:
-            self._unacked_since = min(self._unacked_since, now)
 
     def hunt_sent(self, n: int, now: float) -> None:
         self._hunts[n] = now
 
-    def hunt_renewed(self, n: int) -> float | None:
-        """The keeper took hunt `n`: its leases count as renewed when it was sent. None if that is no news."""
+    def hunt_renewed(self, n: int) -> bool:
+        """The keeper took hunt `n`: its leases count as renewed when it was sent. Says whether that is news."""
         sent_at = self._hunts.get(n)
         self._hunts = {number: at for number, at in self._hunts.items() if number > n}
-        if sent_at is None or sent_at <= self._renewed_at:
-            return None
-        self._renewed_at = sent_at
-        return sent_at
+        return sent_at is not None and self.keeper_renewed(sent_at)
 
-    def keeper_renewed(self, sent_at: float) -> None:
-        self._renewed_at = max(self._renewed_at, sent_at)
-        self._unacked_since = min(float("inf"), self._unacked_since) if self._reports else float("inf")
+    def keeper_renewed(self, sent_at: float) -> bool:
+        if sent_at <= self._renewed_at:
+            return False
+        self._renewed_at = sent_at
+        return True
 
     def needs_keeper(self, now: float) -> bool:
         """Whether renewals, or reports, have waited so long that the unit must call the keeper itself."""
         half = self._lease_s / 2
-        return (bool(self.held) and now - self._renewed_at > half) or now - self._unacked_since > half
+        if self.held and now - self._renewed_at > half:
+            return True
+        return any(now - since > half for since in islice(self._owed_since.values(), 1))

@@ -23,6 +23,7 @@ from wolfpack.model import Card, Nature, Timing
 HUNT_CAP = 2000  # most leases in hand
 MOVE_AGAIN_S = 2.0  # a refused move to sleep is tried again after so long
 LOOKAHEAD_S = 0.2  # a task that runs longer keeps nothing waiting behind it; as `scaling.fair_prefetch` looks ahead
+HUNT_PAUSE_S = 0.05  # after an answer of somebody who does not lead, or none
 HUNT_LOST_S = 12.0  # a hunt without any answer counts as failed; longer than any alpha parks one
 
 
@@ -75,7 +76,8 @@ class Brain:
         self._peers_told = -1
         self._seen_commit = 0
         self._last_tick = now
-        self._allowed_until = now
+        self._hunt_not_before = now
+        self._turn_seq = 0  # the highest number of a turn sent
         self._long_since = False  # a task has been running longer than the look-ahead
         self._ended = False
         self._birth = where
@@ -89,6 +91,8 @@ class Brain:
     def next_wake(self) -> float:
         """Monotonic time at which the driver should send the next `Tick`."""
         beat = self._last_tick + self.timing.heartbeat_s / 2
+        if self._hunt_not_before > self._last_tick:
+            beat = min(beat, self._hunt_not_before)
         return min(beat, self.succession.next_wake()) if self.succession is not None else beat
 
     def step(self, now: float, event: e.Event) -> list[e.Order]:
@@ -106,7 +110,8 @@ class Brain:
                 orders = self._on_hunt_answered(now, n, reply)
             case e.HuntFailed(n=n):
                 _, carried = self._hunts.pop(n, (0.0, 0))
-                self.leases.resend(now) if carried else None
+                self.leases.resend() if carried else None
+                self._hunt_not_before = now + HUNT_PAUSE_S
                 orders = []
             case e.TurnDone(seq=seq, reply=reply):
                 orders = self._on_turn_done(now, seq, reply)
@@ -127,6 +132,8 @@ class Brain:
                 orders = []
             case e.Summoned(pack=pack, ticket=ticket):
                 orders = self._on_summons(pack, ticket)
+            case e.SummonsDeclined(unit=unit):
+                orders = self.alpha.on_declined(now, unit) if self.alpha is not None else []
             case e.AskedFor(pack=pack, term=term):
                 orders = []
                 if pack == self.pack:
@@ -141,7 +148,7 @@ class Brain:
             case e.Running(seconds=seconds):
                 orders = self._on_running(seconds)
             case e.DayStepped(next_s=next_s, state=state):
-                orders = self._on_day_step(next_s, state)
+                orders = self._on_day_step(now, next_s, state)
             case e.DayLeft(state=state):
                 orders = self._on_day_left(state)
             case e.UnitDied(unit=unit, boot=boot):
@@ -170,9 +177,12 @@ class Brain:
                     orders.append(e.SendRelease(pack=self.pack or "", term=term))
                 case s.Crowned(term):
                     self.alpha = Alpha(
-                        card=self.card, boot=self.boot, pack=self.pack or "", term=term, timing=self.timing, now=now
-                    )
+                        card=self.card, boot=self.boot, pack=self.pack or "", term=term, timing=self.timing, now=now,
+                        seq=self._turn_seq,
+                    )  # fmt: skip
+                    self._peers_told = -1
                     self._follow(now, self.card.unit, self.boot, term)
+                    orders += self.alpha.on_tick(now)
                 case s.StoppedLeading():
                     orders += self._stop_leading()
                 case s.Following(term, alpha, boot):
@@ -185,32 +195,39 @@ class Brain:
 
     def _stop_leading(self) -> list[e.Order]:
         alpha, self.alpha, self._following = self.alpha, None, None
-        return list(alpha.close()) if alpha is not None else []
+        if alpha is None:
+            return []
+        self._turn_seq = alpha.seq
+        return list(alpha.close())
 
     def _follow(self, now: float, alpha: str, boot: int, term: int) -> None:
         if self._following != (alpha, boot, term):
             self._following = (alpha, boot, term)
             self._hunts.clear()
             self._spare_told = -1
-            self.leases.resend(now)  # whoever leads now may not have them
+            self._hunt_not_before = now
+            self.leases.resend()  # whoever leads now may not have them
 
     def _on_verdict(self, now: float, verdict: Verdict) -> list[e.Order]:
         self._seen_commit = max(self._seen_commit, verdict.commit_no)
-        self._set_peers(now, verdict.peers)
+        orders = self._set_peers(now, verdict.peers)
         if verdict.granted:
-            return self._succeed(now, s.Granted(term=verdict.term))
-        return self._succeed(now, s.Refused(term=verdict.term, alpha=verdict.alpha, boot=verdict.alpha_boot))
+            return orders + self._succeed(now, s.Granted(term=verdict.term))
+        refused = s.Refused(term=verdict.term, alpha=verdict.alpha, boot=verdict.alpha_boot)
+        return orders + self._succeed(now, refused)
 
-    def _set_peers(self, now: float, peers: tuple[tuple[str, int, int, bool], ...]) -> None:
+    def _set_peers(self, now: float, peers: tuple[tuple[str, int, int, bool], ...]) -> list[e.Order]:
         self._peers = {
             unit: Peer(unit=unit, boot=boot, lead=lead, can_lead=can_lead) for unit, boot, lead, can_lead in peers
         }
-        self._succeed(now, s.PeersChanged(peers=tuple(self._peers.values())))
+        return self._succeed(now, s.PeersChanged(peers=tuple(self._peers.values())))
 
     # --- leading ------------------------------------------------------------------------------------------------
 
     def _on_hunt(self, now: float, hunt: Hunt) -> list[e.Order]:
-        if self.alpha is None or hunt.pack != self.pack:
+        if hunt.pack != self.pack:
+            return [e.AnswerHunt(unit=hunt.unit, n=hunt.n, reply=HuntReply(0, None, 0, hunt.n))]
+        if self.alpha is None:
             following = self._following or (None, 0, 0)
             term = self.succession.term if self.succession is not None else 0
             return [e.AnswerHunt(unit=hunt.unit, n=hunt.n, reply=HuntReply(term, following[0], following[1], hunt.n))]
@@ -231,7 +248,7 @@ class Brain:
         orders = self.alpha.on_turn_done(now, seq, reply, may_lease=self.succession.may_lease(now))
         if self.alpha.peers_version != self._peers_told:
             self._peers_told = self.alpha.peers_version
-            self._set_peers(now, self.alpha.peers())
+            orders += self._set_peers(now, self.alpha.peers())
         return orders
 
     # --- hunting ------------------------------------------------------------------------------------------------
@@ -239,25 +256,26 @@ class Brain:
     def _on_hunt_answered(self, now: float, n: int, reply: HuntReply) -> list[e.Order]:
         sent_at, _ = self._hunts.pop(n, (None, 0))
         orders: list[e.Order] = []
+        self.leases.acknowledge(reply.acked)
         if reply.alpha is None or (reply.alpha, reply.alpha_boot) != (self._following or (None, 0))[:2]:
+            self.leases.decline(reply.jobs)  # of an alpha that this unit follows no longer
+            self._hunt_not_before = now + HUNT_PAUSE_S
             seen = s.TermSeen(term=reply.term, alpha=reply.alpha, boot=reply.alpha_boot)
             return self._succeed(now, seen)
-        self.leases.acknowledge(reply.acked)
         if reply.peers is not None and self.alpha is None:
-            self._set_peers(now, reply.peers)
-        renewed_at = self.leases.hunt_renewed(reply.renewed)
-        if renewed_at is not None:
-            orders.append(self._allow(renewed_at))
+            orders += self._set_peers(now, reply.peers)
+        if self.leases.hunt_renewed(reply.renewed):
+            orders.append(e.Allow(until=self.leases.start_until))
         if self.succession is not None and self.alpha is None and reply.term == self.succession.term:
             heard = s.TermSeen(term=reply.term, alpha=reply.alpha, boot=reply.alpha_boot)
             orders += self._succeed(now, heard)
         if reply.jobs:
             stale = sent_at is None or now - sent_at > self.leases.start_within_s
             if stale or self._leaving is not None or self.succession is None or reply.term < self.succession.term:
-                self.leases.decline(reply.jobs, now)
+                self.leases.decline(reply.jobs)
             else:
                 fresh = self.leases.accept(reply.jobs, sent_at or now)
-                orders.append(self._allow(sent_at or now))
+                orders.append(e.Allow(until=self.leases.start_until))
                 orders.append(e.GiveJobs(jobs=fresh))
         orders += [
             e.CancelJob(lease_no=lease_no, kill=kill, cause=cause)
@@ -268,10 +286,6 @@ class Brain:
             orders += self._leave("home" if self.card.day_job else "free", reply.leave)
         return orders
 
-    def _allow(self, sent_at: float) -> e.Allow:
-        self._allowed_until = max(self._allowed_until, sent_at + self.leases.start_within_s)
-        return e.Allow(until=self._allowed_until)
-
     def _maybe_hunt(self, now: float) -> list[e.Order]:
         if self.pack is None or self._following is None:
             return []
@@ -280,7 +294,7 @@ class Brain:
             del self._hunts[n]
         spare = 0 if self._leaving is not None or self._long_since else max(0, HUNT_CAP - len(self.leases.held))
         news = self.leases.has_unsent(now) or (spare > 0) != (self._spare_told > 0)
-        if len(self._hunts) >= 2 or (self._hunts and not news):
+        if len(self._hunts) >= 2 or (self._hunts and not news) or now < self._hunt_not_before:
             return []
         to, boot, term = self._following
         self._hunt_n += 1
@@ -329,8 +343,8 @@ class Brain:
             self._moving = False
             return self._arrive(now, leaving, where) if where.ok else self._stay(now, leaving, where)
         orders: list[e.Order] = []
-        self.leases.keeper_renewed(sent_at)
-        orders.append(self._allow(sent_at))
+        if self.leases.keeper_renewed(sent_at):
+            orders.append(e.Allow(until=self.leases.start_until))
         orders += [
             e.CancelJob(lease_no=lease_no, kill=kill, cause=cause)
             for lease_no, kill, cause in where.cancels
@@ -340,7 +354,7 @@ class Brain:
             return orders + self._take_place(now, where)
         if self.succession is not None and where.term:
             seen = s.TermSeen(term=where.term, alpha=where.alpha, boot=where.alpha_boot)
-            self._set_peers(now, where.peers)
+            orders += self._set_peers(now, where.peers)
             orders += self._succeed(now, seen)
         return orders
 
@@ -363,7 +377,7 @@ class Brain:
             pack=where.pack, timing=self.timing, rng=self._rng, now=now, term=where.term, alpha=where.alpha,
             alpha_boot=where.alpha_boot,
         )  # fmt: skip
-        self._set_peers(now, where.peers)
+        orders += self._set_peers(now, where.peers)
         if where.alpha is not None and where.alpha != self.card.unit:
             self._follow(now, where.alpha, where.alpha_boot, where.term)
         return orders + self._succeed(now, s.Ticked())
@@ -421,7 +435,8 @@ class Brain:
     def _stay(self, now: float, leaving: Leaving, where: Where) -> list[e.Order]:
         """The keeper refused the move: the unit goes on where it stands."""
         self._leaving = None
-        self._move_not_before = now + MOVE_AGAIN_S
+        tenure_s = self.card.min_tenure_s if self.card.nature is Nature.WEREWOLF else 0.0
+        again_s = max(MOVE_AGAIN_S, tenure_s, leaving.wake_in_s or 0.0)
         orders: list[e.Order] = []
         if leaving.ticket:
             orders.append(e.AnswerSummons(ticket=leaving.ticket, accepted=False, reason=where.reason))
@@ -429,6 +444,7 @@ class Brain:
             orders.append(e.StartDayJob(state=leaving.day_state))
         if leaving.stepped_down or where.pack != self.pack:
             orders += self._take_place(now, where)
+        self._move_not_before = now + again_s
         return orders
 
     def _on_summons(self, pack: str, ticket: int) -> list[e.Order]:
@@ -452,10 +468,10 @@ class Brain:
         reason = f"the step of its day job did not end within {self.card.grace_s:g} s"
         return [e.AnswerSummons(ticket=leaving.ticket, accepted=False, reason=reason)] if leaving.ticket else []
 
-    def _on_day_step(self, next_s: float, state: bytes) -> list[e.Order]:
+    def _on_day_step(self, now: float, next_s: float, state: bytes) -> list[e.Order]:
         if self.pack is not None or self._leaving is not None:
             return []
-        if next_s > self.card.sleep_after_s:
+        if next_s > self.card.sleep_after_s and now >= self._move_not_before:
             return self._leave("asleep", f"its day job has nothing to do for {next_s:.0f} s", wake_in_s=next_s)
         return [e.Checkpoint(state=state)]
 

@@ -46,7 +46,7 @@ class TermDesk:
                 pack.renewed_mono = at.mono
                 return self._grant(pack)
             return self._refuse(pack, f"{claim.unit} holds term {pack.term} already")
-        if claim.prev_term != pack.term:
+        if claim.prev_term < pack.term:
             return self._refuse(pack, f"the term is {pack.term}, not {claim.prev_term}")
         if not unit.card.can_lead:
             return self._refuse(pack, f"{claim.unit} cannot lead (can_lead: false)")
@@ -56,7 +56,8 @@ class TermDesk:
                 return self._refuse(pack, f"{pack.alpha} renewed {silent_s:.2f} s ago")
             self.vacate(at, pack, f"{pack.alpha} was silent for {silent_s:.2f} s")
         previous = pack.vacant_of
-        pack.term += 1
+        # A claimant may know a later term: one that a keeper gave and forgot, for it died before it was durable.
+        pack.term = claim.prev_term + 1
         pack.alpha, pack.alpha_boot = claim.unit, claim.boot
         pack.turn_seq = 0
         pack.renewed_mono = pack.crowned_mono = at.mono
