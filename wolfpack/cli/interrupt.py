@@ -41,12 +41,14 @@ class Interrupts:
 
     Args:
         say: shows one sentence to a person; called from another thread.
+        last_words: what a person must know when this process ends at once.
     """
 
-    def __init__(self, den: Stoppable, say: Callable[[str], None]) -> None:
+    def __init__(self, den: Stoppable, say: Callable[[str], None], last_words: str = "") -> None:
         self.count = 0
         self._den = den
         self._say = say
+        self._last_words = last_words
         self._queue: queue.SimpleQueue[int] = queue.SimpleQueue()  # may be filled from a signal handler
         self._thread = threading.Thread(target=self._act_for_ever, name="wolfpack-interrupts", daemon=True)
         self._former: Any = None
@@ -71,6 +73,7 @@ class Interrupts:
 
     def _end_at_once(self, *_: Any) -> None:
         """One Ctrl-C more, while the den is being closed: the kernel ends our Ray with us."""
+        os.write(2, f"\n{self._last_words}\n".encode())
         os._exit(INTERRUPTED)
 
     def _act_for_ever(self) -> None:

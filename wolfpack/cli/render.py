@@ -187,7 +187,7 @@ def summary_text(summary: Any, width: int | None) -> str:
             case "units", {"peak": peak, "unit_seconds": unit_seconds}:
                 lines.append(f"units: {peak} at most, {unit_seconds:.1f} unit seconds")
             case "worst", [dict(first), *_] as rows:
-                lines += ["", table(list(first), [list(each.values()) for each in rows[1]], width), ""]
+                lines += ["", table(list(first), [list(each.values()) for each in rows], width), ""]
             case "graphs", [*paths]:
                 lines += [f"graphs: {counted(len(paths), 'picture')}, the last is {paths[-1]}"] if paths else []
             case "conservation", bool(fine):
@@ -218,8 +218,10 @@ class Progress:
             if self._is_terminal:
                 full = round(share * BAR_WIDTH)
                 bar = "█" * full + "░" * (BAR_WIDTH - full)
-                self._line = cut(f"{bar} {line}", shutil.get_terminal_size().columns - 1)
-                self._write(f"\r{self._line}\x1b[K")
+                line = cut(f"{bar} {line}", shutil.get_terminal_size().columns - 1)
+                if line != self._line:
+                    self._line = line
+                    self._write(f"\r{line}\x1b[K")
             elif time.monotonic() - self._told_at >= PLAIN_EVERY_S or (settled == total and line != self._told):
                 self._told_at, self._told = time.monotonic(), line
                 self._write(f"{line}\n")

@@ -117,9 +117,10 @@ def run(
     options |= {name: value for name, value in offered.items() if job.takes(name)}
     with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext(), _open(spec, address) as den:
         chosen = den.pack(pack or job.find_pack(den.packs()))
-        ended = run_job(den, chosen, job, options, progress)
+        last_words = resume_text(sys.argv[1:], job, str(run_id))
+        ended = run_job(den, chosen, job, options, progress, last_words)
     if ended.interrupts:
-        click.echo(resume_text(sys.argv[1:], job, str(run_id)), err=True)
+        click.echo(last_words, err=True)
     if ended.has_summary:
         if as_json:
             print_json(ended.summary)
@@ -168,14 +169,19 @@ class Ended:
         self.summary: Any = None
 
 
-def run_job(den: Den, pack: Pack, job: Job, options: Mapping[str, Any], progress: Progress) -> Ended:
+def run_job(
+    den: Den, pack: Pack, job: Job, options: Mapping[str, Any], progress: Progress, last_words: str = ""
+) -> Ended:
     """Runs the job, and takes Ctrl-C meanwhile.
+
+    Args:
+        last_words: what a person must know when a fourth Ctrl-C does not wait for the den's end.
 
     Raises:
         WolfPackError, Trouble: the job failed, uninterrupted.
     """
     ended = Ended()
-    with Interrupts(den, progress.note) as interrupts:
+    with Interrupts(den, progress.note, last_words) as interrupts:
         try:
             ended.summary = job.function(pack, **options)
             ended.has_summary = True
@@ -194,6 +200,8 @@ def run_job(den: Den, pack: Pack, job: Job, options: Mapping[str, Any], progress
 def _drain(den: Den, interrupts: Interrupts, progress: Progress) -> None:
     total = den.unsettled()
     with contextlib.suppress(Killed):
+        if total == 0:
+            return
         while (left := den.unsettled()) and interrupts.count < KILL and not den.is_closed:
             progress(total - left, total, "of what was submitted")
             time.sleep(DRAIN_LOOK_S)
@@ -217,4 +225,4 @@ def resume_text(words: list[str], job: Job, run_id: str) -> str:
         return "Interrupted. What is still queued stays in the ledger and goes on when the den is opened again."
     resumes = any(each.partition("=")[0] == "--resume" for each in words)
     again = shlex.join(["wolfpack", *words, *([] if resumes else ["--resume", run_id])])
-    return f"Interrupted. The ledger keeps what is left of run {run_id}. Go on with:\n  {again}"
+    return f"Interrupted. The ledger keeps what is left of run {run_id}; what was cancelled stays so. Go on with:\n  {again}"
