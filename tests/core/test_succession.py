@@ -211,6 +211,15 @@ def test_a_higher_rank_that_answers_but_never_leads_is_passed_over():
     assert [Claim(3)] == claims
 
 
+def test_after_an_alpha_was_heard_a_higher_rank_is_waited_for_again():
+    unit = follower()
+    for quarter in range(4, 8):  # two fruitless tries
+        tick(unit, now := quarter * 0.25, now - 0.25 if quarter > 4 else 0.0)
+        unit.step(now, howl(HowlKind.OK, C))
+    unit.step(1.8, howl(HowlKind.HEARTBEAT, C))
+    assert [] == of_type(tick(unit, 2.81, 1.8), Claim)
+
+
 def test_a_member_that_follows_a_live_alpha_answers_no_election():
     assert follower(B).step(0.5, howl(HowlKind.ELECTION, A)) == []
 
@@ -301,6 +310,18 @@ def test_an_alpha_that_was_born_again_leads_no_longer():
     unit = follower(A, peers=(A, C))
     orders = unit.step(0.5, PeersChanged((A, Peer(unit="c", boot=2))))
     assert [Alone("c was born again")] == of_type(orders, Alone)
+
+
+def test_an_alpha_whose_next_boot_pretends_leads_no_longer():
+    orders = follower(B).step(0.5, howl(HowlKind.ELECTION, Peer(unit="c", boot=2), term=0))
+    assert [Alone("c was born again")] == of_type(orders, Alone)
+
+
+def test_a_row_that_names_an_alpha_known_to_be_dead_is_not_followed():
+    unit = follower(B)
+    unit.step(0.5, PeerLost("a", 1))
+    assert [] == of_type(unit.step(0.6, TermSeen(4, "a", 1)), Following)
+    assert ["c"] == told(tick(unit, 0.7, 0.6), HowlKind.ELECTION)
 
 
 # --- the arbiter's answers ------------------------------------------------------------------------------------------
@@ -558,6 +579,18 @@ def test_the_one_named_claims_at_once_the_others_wait_for_silence():
     assert [Claim(3)] == of_type(named.step(0.5, handover), Claim)
     assert [Alone("c handed term 3 over")] == other.step(0.5, handover)
     assert tick(other, 1.45, 0.5) == []
+
+
+def test_a_handover_does_not_disturb_a_claim_that_is_under_way():
+    unit = claiming()
+    assert [] == unit.step(1.1, howl(HowlKind.HANDOVER, A, next_unit="c"))
+    assert Crowned(4) in unit.step(1.2, Granted(4))
+
+
+def test_a_handover_by_another_than_the_alpha_of_that_term_is_ignored():
+    unit = follower(B)
+    assert [] == unit.step(0.5, howl(HowlKind.HANDOVER, A, next_unit="b"))
+    assert "c" == unit.alpha
 
 
 def test_a_unit_that_left_does_not_pretend_until_it_is_asked():
