@@ -212,9 +212,9 @@ def start_daemon_and_hang() -> None:
 
 
 def daemon_that_writes(path: str) -> None:
-    """A copy that opens as many files as we had descriptors, forks again, and writes into them."""
+    """A copy that opens files with the numbers that our descriptors had, forks again, and writes into them."""
     if os.fork() == 0:
-        files = [os.open(os.devnull, os.O_WRONLY) for _ in range(10)]
+        files = [os.open(os.devnull, os.O_WRONLY) for _ in range(200)]
         if os.fork() == 0:
             for fd in files:
                 os.write(fd, b"x")

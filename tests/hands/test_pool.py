@@ -321,9 +321,9 @@ def test_time_behind_a_closed_gate_does_not_count_against_the_timeout(bench):
     pid = bench.value(tasks.pid)
     bench.call("allow", time.monotonic() - 1.0)
     try:
-        job = bench.job(tasks.nap, 0.1, timeout_s=0.15)
+        job = bench.job(tasks.nap, 0.3, timeout_s=0.5)
         bench.give(job)
-        bench.run(asyncio.sleep(0.3))
+        bench.run(asyncio.sleep(0.4))
     finally:
         bench.call("allow", float("inf"))
 
