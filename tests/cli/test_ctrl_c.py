@@ -73,7 +73,7 @@ def wait_for_file(path: Path) -> None:
 def gated(tmp_path: Path) -> tuple[Path, Terminal]:
     """A run of many tasks, of which two are submitted and the first runs; they end when there is a file `gate`."""
     write_pack(tmp_path, den="clitest-ctrl-c")
-    words = ("run", "pack.yaml", "--count", "50", "--every-s", "0.5", "--gate", str(tmp_path / "gate"))
+    words = ("run", "pack.yaml", "--count", "20", "--every-s", "0.5", "--gate", str(tmp_path / "gate"))
     terminal = Terminal(tmp_path, *words)
     terminal.wait_for("submitted 1")
     wait_for_file(tmp_path / "gate.started-0")
@@ -90,9 +90,9 @@ def test_P56_the_first_ctrl_c_finishes_what_was_submitted(gated: tuple[Path, Ter
     resume = re.search(r"--resume (\S+)", terminal.text)
     assert resume is not None
 
-    again = start(folder, "run", "pack.yaml", "--count", "50", "--gate", str(folder / "gate"), "--resume", resume[1])
+    again = start(folder, "run", "pack.yaml", "--count", "20", "--gate", str(folder / "gate"), "--resume", resume[1])
     assert 0 == again.returncode, again.stderr
-    assert "50 submitted, 50 done" in again.stdout
+    assert "20 submitted, 20 done" in again.stdout
 
 
 def test_P56_the_second_ctrl_c_cancels_what_runs(gated: tuple[Path, Terminal]) -> None:

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -75,11 +74,9 @@ def test_P56_the_first_ctrl_c_stops_submitting_and_the_job_goes_on() -> None:
 
 def test_P56_what_was_submitted_is_drained_when_the_job_gives_up() -> None:
     den = ToldDen(tasks=1)
-    settled_at: list[float] = []
 
     def settle() -> None:
         den.wait_told("stop")
-        settled_at.append(time.monotonic())
         den.tasks = 0
 
     settler = threading.Thread(target=settle)
@@ -91,8 +88,6 @@ def test_P56_what_was_submitted_is_drained_when_the_job_gives_up() -> None:
 
     ended = run_with(den, job)
     assert (1, False, 0) == (ended.interrupts, ended.has_summary, den.tasks)
-    assert settled_at
-    assert settled_at[0] <= time.monotonic()
 
 
 def test_P56_the_second_ctrl_c_cancels() -> None:
@@ -122,7 +117,7 @@ def test_P56_the_third_ctrl_c_ends_the_job_where_it_stands() -> None:
 def test_P56_the_third_ctrl_c_also_ends_a_drain() -> None:
     def job(_: Any) -> None:
         press()
-        threading.Timer(0.05, lambda: [os.kill(os.getpid(), signal.SIGINT) for _n in range(1)]).start()
+        threading.Timer(0.05, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
         threading.Timer(0.15, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
         raise DenClosed("takes no more tasks")
 

@@ -94,7 +94,7 @@ def test_a_dead_child_that_nobody_waited_for_has_no_birth() -> None:
 
 def test_an_owner_that_is_gone_is_told_with_its_log(spec: DenSpec) -> None:
     write_record(spec, own(born="another moment"))
-    with pytest.raises(DenUnreachable, match="its process .* is gone .*timber.log"):
+    with pytest.raises(DenUnreachable, match=r"its process .* is gone .*timber\.log"):
         join(spec)
 
 

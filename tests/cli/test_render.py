@@ -52,8 +52,8 @@ def test_the_status_adds_up_in_words() -> None:
     pack |= {"size": [0, 2], "members": 1, "alpha": "grey-1", "term": 3, "plan": ["nothing to do"]}
     unit = dict.fromkeys(("nature", "role", "pack", "leases", "pid", "offers", "reason"), "x")
     facts = {
-        "den": "timber", "address": "h:1", "pid": 7, "started_at": 40.0, "epoch": 2, "submitted": 5, "done": 3, "dead": 1,
-        "cancelled": 0, "queued": 1, "leased": 0, "conservation": True, "packs": {"computing": pack},
+        "den": "timber", "address": "h:1", "pid": 7, "started_at": 40.0, "epoch": 2, "submitted": 5, "done": 3,
+        "dead": 1, "cancelled": 0, "queued": 1, "leased": 0, "conservation": True, "packs": {"computing": pack},
         "units": [{**unit, "id": "grey-1", "readiness": "awake"}, {**unit, "id": "grey-2", "readiness": "asleep"}],
     }  # fmt: skip
     lines = status_text(facts, 100.0, 80).splitlines()

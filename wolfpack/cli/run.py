@@ -225,4 +225,5 @@ def resume_text(words: list[str], job: Job, run_id: str) -> str:
         return "Interrupted. What is still queued stays in the ledger and goes on when the den is opened again."
     resumes = any(each.partition("=")[0] == "--resume" for each in words)
     again = shlex.join(["wolfpack", *words, *([] if resumes else ["--resume", run_id])])
-    return f"Interrupted. The ledger keeps what is left of run {run_id}; what was cancelled stays so. Go on with:\n  {again}"
+    kept = f"The ledger keeps what is left of run {run_id}; what was cancelled stays so."
+    return f"Interrupted. {kept} Go on with:\n  {again}"
