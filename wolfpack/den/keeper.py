@@ -41,6 +41,7 @@ log = logging.getLogger("wolfpack.keeper")
 TICK_S = 0.05
 PARK_S = 5.0  # a watch without news is answered after so long
 TETHER_S = 5.0  # the den ends so long after its last tether
+FIRST_TETHER_S = 120.0  # or so long after its birth, if no driver ever showed one
 FORGIVE_S = 0.5  # a tick later than this was a pause of our own
 
 
@@ -66,6 +67,7 @@ class Keeper:
         self._held: set[tuple[str, int]] = set()  # units with a call of ours parked
         self._tethers: set[str] = set()
         self._untethered_since = time.monotonic()
+        self._was_tethered = False
         self._durable_settle_no = self._durable_event_no = 0
         self._forgiven_s = 0.0
         self._parked = 0
@@ -126,6 +128,7 @@ class Keeper:
                     journal.orders.append(CreateUnit(unit=unit.id, boot=unit.boot))
                 elif unit.readiness in (Readiness.AWAKE, Readiness.DRAINING):
                     self._hold(unit.id, unit.boot)
+            self._was_tethered = True
             for tether in self._tethers:
                 self._spawn(self._hold_tether(tether))
         else:
@@ -152,7 +155,8 @@ class Keeper:
             self._book.sweep()
             self._dirty.set()
             if not self._detached and not self._tethers and not self._closing:
-                if time.monotonic() - self._untethered_since > TETHER_S:
+                patience_s = TETHER_S if self._was_tethered else FIRST_TETHER_S
+                if time.monotonic() - self._untethered_since > patience_s:
                     self._spawn(self._end("no driver holds it any more"))
             elif self._tethers:
                 self._untethered_since = time.monotonic()
@@ -302,6 +306,7 @@ class Keeper:
         book = await self._ready()
         if name not in self._tethers:
             self._tethers.add(name)
+            self._was_tethered = True
             book.journal.meta["tethers"] = json.dumps(sorted(self._tethers))
             self._spawn(self._hold_tether(name))
         await self._durable()
