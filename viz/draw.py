@@ -36,7 +36,7 @@ from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch
 from viz.graph import Category
 from viz.key import LOOKS, TITLE_MIN_PT, Look, cut_to, entry_width, flow, font, head, key_entries
 from viz.layout import ALPHA_PT, CAPTION_PT, FONT_PT, NODE_PT, SECTOR_PT, Point, Text, lay_out
-from wolfpack.model import Nature
+from wolfpack import Nature
 
 PNG_DPI = 110
 MARGIN_PT = 16.0

@@ -13,7 +13,7 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import text_to_path
 
 from viz.graph import Category
-from wolfpack.model import Nature
+from wolfpack import Nature
 
 TITLE_MIN_PT = 8.5
 

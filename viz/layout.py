@@ -24,7 +24,7 @@ from typing import NamedTuple
 import networkx as nx
 
 from viz.graph import Category
-from wolfpack.model import natural_key
+from wolfpack import natural_key
 
 FONT_PT = 8.0  # of the labels of units
 NODE_PT = 14.0  # diameter of a unit

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from wolfpack import events as ev
-from wolfpack.model import Nature, Readiness, Role, natural_key
+from wolfpack import Nature, Readiness, Role, natural_key
 
 SEATS_KEPT = 8  # a pack of so few seats keeps them all
 REIGNS_KEPT = 64  # the newest terms of a pack that its view remembers

@@ -16,7 +16,7 @@ from wolfpack.core import errands as e
 from wolfpack.core import succession as s
 from wolfpack.core.alpha import Alpha
 from wolfpack.core.hand import LeaseBook
-from wolfpack.core.howls import Peer
+from wolfpack.core.howls import Howl, HowlKind, Peer
 from wolfpack.core.wire import Claim, Hunt, HuntReply, KeeperReport, Move, TurnReply, Verdict, Where
 from wolfpack.model import Card, Nature, Timing
 
@@ -134,11 +134,8 @@ class Brain:
                 orders = self._on_summons(pack, ticket)
             case e.SummonsDeclined(unit=unit):
                 orders = self.alpha.on_declined(now, unit) if self.alpha is not None else []
-            case e.AskedFor(pack=pack, term=term):
-                orders = []
-                if pack == self.pack:
-                    orders = self._succeed(now, s.TermSeen(term=term, alpha=None))
-                    orders += self._succeed(now, s.AskedToLead())
+            case e.AskedFor(pack=pack):
+                orders = self._succeed(now, s.AskedToLead()) if pack == self.pack else []
             case e.Instructed(order=order, grace_s=grace_s, reason=reason):
                 orders = self._on_instructed(order, grace_s, reason)
             case e.Reported(reports=reports):
@@ -260,6 +257,8 @@ class Brain:
         if reply.alpha is None or (reply.alpha, reply.alpha_boot) != (self._following or (None, 0))[:2]:
             self.leases.decline(reply.jobs)  # of an alpha that this unit follows no longer
             self._hunt_not_before = now + HUNT_PAUSE_S
+            if reply.alpha is None:  # it leads no more, and knows nobody: that is no word on the term
+                return []
             seen = s.TermSeen(term=reply.term, alpha=reply.alpha, boot=reply.alpha_boot)
             return self._succeed(now, seen)
         if reply.peers is not None and self.alpha is None:
@@ -267,8 +266,13 @@ class Brain:
         if self.leases.hunt_renewed(reply.renewed):
             orders.append(e.Allow(until=self.leases.start_until))
         if self.succession is not None and self.alpha is None and reply.term == self.succession.term:
-            heard = s.TermSeen(term=reply.term, alpha=reply.alpha, boot=reply.alpha_boot)
-            orders += self._succeed(now, heard)
+            # Any message of the alpha counts as its heartbeat.
+            peer = self._peers.get(reply.alpha)
+            beat = Howl(
+                kind=HowlKind.HEARTBEAT, pack=self.succession.pack, term=reply.term, unit=reply.alpha,
+                boot=reply.alpha_boot, lead=peer.lead if peer is not None else 0,
+            )  # fmt: skip
+            orders += self._succeed(now, s.Heard(howl=beat))
         if reply.jobs:
             stale = sent_at is None or now - sent_at > self.leases.start_within_s
             if stale or self._leaving is not None or self.succession is None or reply.term < self.succession.term:
