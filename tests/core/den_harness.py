@@ -15,6 +15,7 @@ Faults: `crash`, `freeze`, `thaw` of units; `crash_keeper`, `pause_keeper`; `Fau
 from __future__ import annotations
 
 import heapq
+import json
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -438,10 +439,10 @@ class World:
             fields.setdefault("digest", str(body))
             items.append(SubmitItem(counter=who.counter, fn="f", args=body, blob="", **fields))
             ids.append(f"{client}:{who.counter}")
-        self._send(who, Submit(client, pack, tuple(items), (("f", b"code"),), 0), ids)
+        self._send(who, Submit(client, pack, tuple(items), (("f", b"code"),), 0), tuple(ids))
         return ids
 
-    def _send(self, who: Client, batch: Submit, ids: list[str]) -> None:
+    def _send(self, who: Client, batch: Submit, ids: Sequence[str]) -> None:
         def call(book: Book, at: Instant) -> Any:
             known = Keyed()
             asked, keys = book.tasks.unknown(batch)
@@ -476,7 +477,11 @@ class World:
 
     def _watch(self, who: Client) -> None:
         def call(book: Book, at: Instant) -> Any:
-            return (*book.finals_since(who.name, who.cursor, self.durable_settle_no), self.durable_settle_no, book.epoch)
+            return (
+                *book.finals_since(who.name, who.cursor, self.durable_settle_no),
+                self.durable_settle_no,
+                book.epoch,
+            )
 
         def done(answer: Any) -> None:
             finals, gap, durable, epoch = answer
@@ -495,8 +500,7 @@ class World:
         ids = sorted(who.pending)
 
         def call(book: Book, at: Instant) -> Any:
-            living = [each for each in ids if (found := book.tasks.join(who.name, each)) and not found.settle_no]
-            return living
+            return [each for each in ids if (found := book.tasks.join(who.name, each)) and not found.settle_no]
 
         def done(living: Any) -> None:
             for row in self.disk_rows(ids):
@@ -560,8 +564,6 @@ class World:
         return sorted(u.id for u in self.book.desk.members.get(pack, {}).values() if u.readiness is Readiness.AWAKE)
 
     def events(self, name: str) -> list[dict[str, Any]]:
-        import json
-
         return [{"at": event.at - WALL, **json.loads(event.fields)} for event in self.disk.events if event.name == name]
 
 

@@ -287,6 +287,7 @@ class Process:
         world, me, boot = self.world, self.card.unit, self.boot
         match order:
             case e.SendHowl(to=to, boot=its, howl=howl):
+
                 def arrive() -> None:
                     if not world.reach(to, its, lambda other: other.step(e.HowlHeard(howl=howl))):
                         self.after(0.015, lambda: self.step(e.UnitDied(unit=to, boot=its)))
@@ -297,6 +298,7 @@ class Process:
             case e.AnswerHunt(unit=unit, n=n, reply=reply):
                 self._answer_hunt(unit, n, reply)
             case e.SendTurn(turn=turn):
+
                 def turned(value: Any, seq: int = turn.seq) -> None:
                     if isinstance(value, Deposed):
                         self.step(e.TurnRefused(seq=seq, term=value.term, alpha=value.args[2] or None))
@@ -326,6 +328,7 @@ class Process:
             case e.SendMove(move=move):
                 self._send_placed(lambda book, at: book.move(at, move), move.n, move.seen_commit)
             case e.SendSummons(unit=unit, boot=its, pack=pack):
+
                 def decided(accepted: bool, reason: str, unit: str = unit) -> None:
                     if not accepted:
                         self.after(world.delay_s(), lambda: self.step(e.SummonsDeclined(unit=unit, reason=reason)))

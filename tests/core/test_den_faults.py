@@ -29,8 +29,8 @@ def make_world(rng: random.Random, seed: int) -> World:
         offer = Offer(frozenset({"cpu", "browser"}))
         cards += [
             Card(
-                unit=f"silver-{no}", kind="silver", nature=Nature.WEREWOLF, day_job="m:J", offer=offer, min_tenure_s=0.5,
-                max_loan_s=rng.choice([None, 3.0]), grace_s=0.3,
+                unit=f"silver-{no}", kind="silver", nature=Nature.WEREWOLF, day_job="m:J", offer=offer,
+                min_tenure_s=0.5, max_loan_s=rng.choice([None, 3.0]), grace_s=0.3,
             )
             for no in range(rng.randint(1, 2))
         ]  # fmt: skip
@@ -84,7 +84,9 @@ def a_task(rng: random.Random) -> dict[str, object]:
         fields["delay_s"] = rng.uniform(0.0, 3.0)
     if rng.random() < 0.1:
         fields["needs"] = '{"cpu": true}'
-    ends = rng.choice([("DONE",)] * 8 + [("FAULT", "DONE"), ("CRASH", "DONE"), ("OOM", "TIMEOUT", "DONE"), ("KILL", "DONE")])
+    ends = rng.choice(
+        [("DONE",)] * 8 + [("FAULT", "DONE"), ("CRASH", "DONE"), ("OOM", "TIMEOUT", "DONE"), ("KILL", "DONE")]
+    )
     return task(rng.choice([0.0, 0.0, 0.01, 0.01, 0.1, 0.1, 0.4, 1.5]), *ends, **fields)
 
 

@@ -24,6 +24,7 @@ from wolfpack.errors import QueueFull
 from wolfpack.events import FirstLease, NeedUnmet, TaskDied, TaskPinned
 from wolfpack.model import FINAL_STATES, Attempt, Cause, Job, Needs, Readiness, Report, TaskState
 
+ENDED_MOST = 20_000  # leases that ended their tasks, remembered to know repeats from ghosts
 CANCEL_AGAIN_S = 1.0  # a cancel that had no effect yet is told again after so long
 
 Ack = tuple[str, str, Final | None]  # what became of one item: "queued", "joined", "final" or "refused: why"; its task
@@ -53,6 +54,7 @@ class TaskDesk:
         self._joined: dict[str, set[str]] = {}  # task -> clients that watch it beside its own
         self._deadlines: list[tuple[float, str]] = []  # a heap; entries of tasks that ended are dropped when due
         self.functions: set[str] = set()
+        self._ended: dict[int, None] = {}  # the leases that ended their tasks of late, oldest first
         # Node -> when a unit was last lost there, which, and the tasks it held.
         self._lost_on: dict[str, tuple[float, str, frozenset[str]]] = {}
 
@@ -309,6 +311,8 @@ class TaskDesk:
         for report in reports:
             acked.append(report.lease_no)
             task = self.find(report.task_id)
+            if task is None and report.lease_no in self._ended:
+                continue  # a repeat: its sender did not hear that it was settled
             if task is None or task.lease_no != report.lease_no or (task.unit, task.boot) != (name, boot):
                 why = "the task is final" if task is None else f"lease {task.lease_no} came after it"
                 self._ghost(at, report, name, boot, why)
@@ -369,6 +373,9 @@ class TaskDesk:
             task.not_before = at.wall + verdict.not_before_delay_s if verdict.not_before_delay_s > 0 else 0.0
             queue.push(task, at.wall)
             return
+        self._ended[report.lease_no] = None
+        if len(self._ended) > ENDED_MOST:
+            del self._ended[next(iter(self._ended))]
         task.started_at, task.ended_at = report.started_at, report.ended_at
         task.payload, task.payload_blob = report.payload, report.blob
         if after is TaskState.CANCELLED:
