@@ -183,4 +183,4 @@ def test_viz_imports_only_the_public_words_of_wolfpack():
         for path in Path(viz.__file__).parent.glob("*.py")
         for module in re.findall(r"^\s*(?:from|import) (wolfpack[\w.]*)(?: import events.*)?", path.read_text(), re.M)
     }
-    assert {"wolfpack", "wolfpack.events", "wolfpack.model"} == found
+    assert {"wolfpack", "wolfpack.events"} == found
