@@ -377,7 +377,8 @@ class World:
 
     def _create(self, unit: str, boot: int) -> None:
         def begin() -> None:
-            if (unit, boot) not in self.processes:
+            known = self.processes.get((unit, boot))
+            if known is None or known.dead:
                 process = self.processes[unit, boot] = Process(self, self.book.units[unit].card, boot)
                 process.be_born()
 

@@ -499,3 +499,14 @@ def test_narrow_units_are_served_first_so_that_rare_ones_stay_free() -> None:
     desk.book.packs["p"].parked = None
     desk.turn(of="gold-0")
     assert [True] == [bool(desk.lease(1, of="grey-0"))]
+
+
+def test_a_wake_that_gets_no_resources_does_not_keep_others_from_leading() -> None:
+    desk = Desk(cards(2), [PackSpec(name="p")])
+    desk.submit()
+    assert [CreateUnit(unit="grey-0", boot=1)] == desk.orders
+    desk.orders.clear()
+    desk.wait(9.0)
+    assert [] == desk.orders
+    desk.wait(2.0)
+    assert [CreateUnit(unit="grey-1", boot=1)] == desk.orders

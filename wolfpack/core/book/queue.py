@@ -6,28 +6,10 @@ Heap entries are never searched: an entry whose number is no longer its task's i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
-from wolfpack.core.book.state import Task
+from wolfpack.core.book.state import Lane, Task
 from wolfpack.model import Needs, Offer
-
-Entry = tuple[tuple[float, float, float], int, Task]
-
-
-@dataclass(slots=True)
-class Lane:
-    """The runnable tasks that share one set of needs."""
-
-    needs: Needs
-    heap: list[Entry] = field(default_factory=list)
-    queued: int = 0  # living entries
-    leased: int = 0
-    service_s: float | None = None  # mean time of a task, as reports tell
-
-    def note_service(self, seconds: float) -> None:
-        """Moves the mean a twentieth of the way: one long task does not swing the size of a pack."""
-        self.service_s = seconds if self.service_s is None else self.service_s + 0.05 * (seconds - self.service_s)
 
 
 class Queue:
@@ -39,6 +21,7 @@ class Queue:
         self.special: dict[str, Task] = {}
         self.solo_unit: str | None = None  # takes nothing new until it is empty, to serve a solo task
         self._no = 0
+        self._last: Lane | None = None  # the lane of the task queued last: the next one is often its like
 
     @property
     def runnable(self) -> int:
@@ -54,6 +37,9 @@ class Queue:
         """Queues a task, for now or for its `not_before`."""
         self._no += 1
         task.queued_no = self._no
+        needs = task.lane
+        lane = self._last if self._last is not None and self._last.needs is needs else self.lane(needs)
+        self._last = task.lane_at = lane
         if task.not_before > wall:
             task.place = "delayed"
             heappush(self._delayed, (task.not_before, self._no, task))
@@ -63,7 +49,6 @@ class Queue:
             self.special[task.fixed.id] = task
         else:
             task.place = "lane"
-            lane = self.lane(task.lane)
             lane.queued += 1
             heappush(lane.heap, (task.order, self._no, task))
 
@@ -75,7 +60,7 @@ class Queue:
             case "delayed":
                 self.delayed -= 1
             case "lane":
-                self.lane(task.lane).queued -= 1
+                task.lane_at.queued -= 1
         _unplace(task)
 
     def release_due(self, wall: float) -> int:
@@ -136,7 +121,7 @@ class Queue:
 
     def place_of(self, task: Task) -> int:
         """How many runnable tasks with the same needs go before this one."""
-        ahead = (entry for entry in self.lane(task.lane).heap if entry[1] == entry[2].queued_no)
+        ahead = (entry for entry in task.lane_at.heap if entry[1] == entry[2].queued_no)
         return sum(1 for entry in ahead if entry[:2] < (task.order, task.queued_no))
 
     def tasks(self) -> Iterator[Task]:

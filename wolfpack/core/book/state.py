@@ -68,6 +68,21 @@ def decode_story(data: bytes) -> list[tuple[Any, ...]]:
     return [tuple(item) for item in msgpack.unpackb(data)] if data else []
 
 
+@dataclass(slots=True)
+class Lane:
+    """The tasks of a pack that share one set of needs: a heap of the runnable ones, and how many are leased."""
+
+    needs: Needs
+    heap: list[tuple[tuple[float, float, float], int, Task]] = field(default_factory=list)
+    queued: int = 0  # living entries
+    leased: int = 0
+    service_s: float | None = None  # mean time of a task, as reports tell
+
+    def note_service(self, seconds: float) -> None:
+        """Moves the mean a twentieth of the way: one long task does not swing the size of a pack."""
+        self.service_s = seconds if self.service_s is None else self.service_s + 0.05 * (seconds - self.service_s)
+
+
 AGEING_S = 60.0  # one step of priority is worth this much waiting
 
 
@@ -86,9 +101,10 @@ class Task:
     """A live task: its fixed row, and the mutable part."""
 
     __slots__ = (
-        "attempts", "boot", "cancel", "cause", "ended_at", "evictions", "failures", "fixed", "kill", "lease_no",
-        "needs", "not_before", "options", "order", "payload", "payload_blob", "pinned", "place", "queued_no",
-        "settle_no", "solo", "started_at", "state", "story", "term", "text", "turn_seq", "unit",
+        "attempts", "boot", "cancel", "cause", "ended_at", "evictions", "failures", "fixed", "kill", "lane_at",
+        "lease_no", "needs", "needs_text", "not_before", "options", "order", "payload", "payload_blob", "pinned",
+        "place", "queued_no", "settle_no", "solo", "started_at", "state", "story", "story_data", "term", "text",
+        "turn_seq", "unit",
     )  # fmt: skip
 
     def __init__(self, fixed: TaskFixed, needs: Needs, not_before: float = 0.0) -> None:
@@ -115,6 +131,9 @@ class Task:
         self.cause = ""
         self.text = ""
         self.story: list[tuple[Any, ...]] = []
+        self.story_data = b""  # the story encoded; empty: not yet, or none
+        self.needs_text = ""  # the needs as JSON; empty: not yet
+        self.lane_at: Lane  # where it was last queued; set by the queue
         self.payload = b""
         self.payload_blob = ""
         self.settle_no = 0
@@ -130,12 +149,23 @@ class Task:
         """The needs by which it is queued and counted: a pin is one of them."""
         return pinned_needs(self.needs, True) if self.pinned else self.needs
 
+    def ask_for(self, needs: Needs) -> None:
+        self.needs, self.needs_text = needs, ""
+
+    def told(self) -> bytes:
+        """The story, encoded once."""
+        if self.story and not self.story_data:
+            self.story_data = encode_story(self.story)
+        return self.story_data
+
     def row(self) -> TaskMutable:
+        if not self.needs_text:
+            self.needs_text = needs_to_json(self.needs)
         return TaskMutable(
-            self.fixed.id, self.state.value, needs_to_json(self.needs), self.lease_no, self.term, self.turn_seq,
-            self.unit, self.boot, self.attempts, self.failures, self.evictions, self.solo, self.pinned, self.cancel,
-            self.not_before, self.started_at, self.ended_at, self.cause, self.text,
-            encode_story(self.story) if self.story else b"", self.payload, self.payload_blob, self.settle_no,
+            self.fixed.id, self.state._value_, self.needs_text, self.lease_no, self.term, self.turn_seq, self.unit,
+            self.boot, self.attempts, self.failures, self.evictions, self.solo, self.pinned, self.cancel,
+            self.not_before, self.started_at, self.ended_at, self.cause, self.text, self.told(), self.payload,
+            self.payload_blob, self.settle_no,
         )  # fmt: skip
 
     @classmethod
@@ -154,8 +184,8 @@ class Task:
 
     def final(self) -> Final:
         return Final(
-            self.fixed.id, self.state.value, self.cause, self.text, self.payload, self.payload_blob, self.unit,
-            encode_story(self.story) if self.story else b"", self.settle_no,
+            self.fixed.id, self.state._value_, self.cause, self.text, self.payload, self.payload_blob, self.unit,
+            self.told(), self.settle_no,
         )  # fmt: skip
 
 

@@ -24,6 +24,7 @@ from wolfpack.errors import QueueFull
 from wolfpack.events import FirstLease, NeedUnmet, TaskDied, TaskPinned
 from wolfpack.model import FINAL_STATES, Attempt, Cause, Job, Needs, Readiness, Report, TaskState
 
+DONE_IN_TIME = "The task was done before the cancel reached it."
 ENDED_MOST = 20_000  # leases that ended their tasks, remembered to know repeats from ghosts
 CANCEL_AGAIN_S = 1.0  # a cancel that had no effect yet is told again after so long
 
@@ -95,7 +96,8 @@ class TaskDesk:
         if task.state is TaskState.QUEUED:
             queue.push(task, at.wall)
             return
-        queue.lane(task.lane).leased += 1
+        task.lane_at = queue.lane(task.lane)
+        task.lane_at.leased += 1
         unit = self._units.get(task.unit)
         if unit is not None:
             unit.held[task.lease_no] = Held(task, at.mono)
@@ -123,7 +125,13 @@ class TaskDesk:
                 self.functions.add(fn)
                 self._journal.functions.append((fn, code))
         highest = self.clients.get(submit.client, -1)
-        acks = [self._submit_one(at, pack, queue, submit.client, item, highest, known) for item in submit.items]
+        needed: dict[str | None, tuple[Needs, str]] = {}
+        acks = []
+        for item in submit.items:
+            if item.needs not in needed:
+                needs = pack.spec.needs if item.needs is None else needs_from_json(item.needs)
+                needed[item.needs] = (needs, self._unmet(at, pack, needs))
+            acks.append(self._submit_one(at, pack, queue, submit.client, item, highest, known, *needed[item.needs]))
         if submit.items:
             self.clients[submit.client] = max(highest, max(item.counter for item in submit.items))
         return acks
@@ -135,8 +143,9 @@ class TaskDesk:
         return item.key is None or ((submit.pack, item.key) not in self._keys and item.key not in known.keys)
 
     def _submit_one(
-        self, at: Instant, pack: Pack, queue: Queue, client: str, item: SubmitItem, highest: int, known: Keyed
-    ) -> Ack:
+        self, at: Instant, pack: Pack, queue: Queue, client: str, item: SubmitItem, highest: int, known: Keyed,
+        needs: Needs, unmet: str,
+    ) -> Ack:  # fmt: skip
         task_id = f"{client}:{item.counter}"
         if item.counter <= highest:
             repeated = self.find(task_id)
@@ -156,8 +165,6 @@ class TaskDesk:
                 if row.fixed.digest != item.digest:
                     return _conflict(item.key, row.fixed.id)
                 return "final", row.fixed.id, final_of_row(row)
-        needs = pack.spec.needs if item.needs is None else needs_from_json(item.needs)
-        unmet = self._unmet(at, pack, needs)
         if unmet and pack.spec.infeasible == "fail":
             return f"infeasible: {unmet}", task_id, None
         options = item.options
@@ -183,7 +190,7 @@ class TaskDesk:
         """Why no card can ever serve these needs, with numbers; empty when one can. Said once a set of needs."""
         if needs in pack.unmet:
             return pack.unmet[needs]
-        cards = [unit.card for unit in self._units.values()]
+        cards = [unit.card for unit in self._units.values() if unit.readiness is not Readiness.GONE]
         why = ""
         if not any(needs.fits(card.offer) for card in cards):
             lacking = [(needs.missing_from(card.offer), card.unit) for card in cards]
@@ -277,7 +284,7 @@ class TaskDesk:
         counts = self.counts[pack.name]
         counts[TaskState.QUEUED] -= 1
         counts[TaskState.LEASED] += 1
-        self.queues[pack.name].lane(task.lane).leased += 1
+        task.lane_at.leased += 1
         self._journal.tasks[task.fixed.id] = task
         return job_of(task)
 
@@ -320,10 +327,13 @@ class TaskDesk:
                 alone = unit is not None and len(unit.held) == 1
                 if unit is not None:
                     unit.held.pop(report.lease_no, None)
-                self._end_lease(at, task, report, alone=alone)
+                if report.cause == Cause.DONE:
+                    self._end_done(task, report)
+                else:
+                    self._end_lease(at, task, report, alone=alone)
             elif task.state is TaskState.QUEUED and report.cause == Cause.DONE:
                 self.queues[task.fixed.pack].discard(task)  # late, but nobody else has it
-                self._end_lease(at, task, report, alone=True)
+                self._end_done(task, report)
             elif task.state in FINAL_STATES and task.cause != report.cause:
                 self._ghost(at, report, name, boot, f"the task is {task.state}")
         return acked
@@ -334,9 +344,8 @@ class TaskDesk:
 
     def _end_lease(self, at: Instant, task: Task, report: Report, *, alone: bool, blameless: bool = False) -> None:
         pack = self._packs[task.fixed.pack]
-        queue = self.queues[pack.name]
-        counts = self.counts[pack.name]
-        lane = queue.lane(task.lane)
+        queue = self.queues[task.fixed.pack]
+        counts = self.counts[task.fixed.pack]
         policy = task.options.retry or pack.spec.retry
         cause = Cause(report.cause)
         if task.cancel and task.cause == Cause.EXPIRED and cause is not Cause.DONE:
@@ -351,33 +360,25 @@ class TaskDesk:
         before = task.state
         after = move(before, verdict.event)
         if before is TaskState.LEASED:
-            lane.leased -= 1
+            task.lane_at.leased -= 1
         counts[before] -= 1
         counts[after] += 1
         if report.started:
-            story = (
-                task.attempts + 1, report.lease_no, task.unit, task.boot, cause.value, report.started_at,
-                report.ended_at, report.text,
-            )  # fmt: skip
-            task.story.append(story)
-            if cause is Cause.DONE:
-                lane.note_service(max(report.ended_at - report.started_at, 1e-6))
+            _tell_story(task, report, cause.value)
         task.state = after
         task.attempts, task.failures, task.evictions = verdict.attempts, verdict.failures, verdict.evictions
         task.cause = cause.value
         task.text = report.text or verdict.reason
         self._journal.tasks[task.fixed.id] = task
         if after is TaskState.QUEUED:
-            task.solo, task.needs = verdict.solo, verdict.needs
+            task.solo = verdict.solo
+            if verdict.needs != task.needs:
+                task.ask_for(verdict.needs)
+                self._unmet(at, pack, verdict.needs)
             self._pin(at, pack, task, verdict.pinned, verdict.reason)
             task.not_before = at.wall + verdict.not_before_delay_s if verdict.not_before_delay_s > 0 else 0.0
             queue.push(task, at.wall)
             return
-        self._ended[report.lease_no] = None
-        if len(self._ended) > ENDED_MOST:
-            del self._ended[next(iter(self._ended))]
-        task.started_at, task.ended_at = report.started_at, report.ended_at
-        task.payload, task.payload_blob = report.payload, report.blob
         if after is TaskState.CANCELLED:
             task.cause, task.text = Cause.CANCELLED.value, task.text or "cancelled while it ran"
         if after is TaskState.DEAD:
@@ -385,12 +386,40 @@ class TaskDesk:
             self._journal.publish(
                 at, TaskDied(pack=pack.name, task_id=task.id, cause=cause.value, reason=task.text[:500])
             )
+        self._finish_with(task, report)
+
+    def _end_done(self, task: Task, report: Report) -> None:
+        """The commonest end of a lease: what `judge` says of DONE, without asking."""
+        counts = self.counts[task.fixed.pack]
+        if task.state is TaskState.LEASED:
+            task.lane_at.leased -= 1
+        counts[task.state] -= 1
+        counts[TaskState.DONE] += 1
+        task.state = move(task.state, TaskEvent.SETTLE_DONE)
+        task.cause = report.cause
+        task.text = report.text or (DONE_IN_TIME if task.cancel else "")
+        if report.started:
+            _tell_story(task, report, report.cause)
+            task.attempts += 1
+            task.lane_at.note_service(max(report.ended_at - report.started_at, 1e-6))
+        self._finish_with(task, report)
+
+    def _finish_with(self, task: Task, report: Report) -> None:
+        task.started_at, task.ended_at = report.started_at, report.ended_at
+        task.payload, task.payload_blob = report.payload, report.blob
+        self._ended[report.lease_no] = None
+        if len(self._ended) > ENDED_MOST:
+            del self._ended[next(iter(self._ended))]
         self._finish(task)
 
     def _pin(self, at: Instant, pack: Pack, task: Task, pinned: bool, reason: str) -> None:
         """Pins a task to units that are not lent out, unless there can be none that serves it."""
         dropped = (
-            find_unpin_reason(task.needs, (u.card for u in self._units.values()), pack.spec.lendable)
+            find_unpin_reason(
+                task.needs,
+                (unit.card for unit in self._units.values() if unit.readiness is not Readiness.GONE),
+                pack.spec.lendable,
+            )
             if pinned
             else None
         )
@@ -508,7 +537,7 @@ class TaskDesk:
         task.state = move(task.state, TaskEvent.REPLAY)
         task.failures = task.evictions = 0
         task.pinned = task.cancel = False
-        task.needs = needs or task.needs
+        task.ask_for(needs or task.needs)
         task.payload, task.payload_blob, task.settle_no, task.cause, task.text = b"", "", 0, "", "replayed by a person"
         counts = self.counts[task.fixed.pack]
         counts[TaskState.DEAD] -= 1
@@ -532,6 +561,12 @@ class TaskDesk:
 
     def service_times(self, pack: str) -> Mapping[Needs, float | None]:
         return {needs: lane.service_s for needs, lane in self.queues.setdefault(pack, Queue()).lanes.items()}
+
+
+def _tell_story(task: Task, report: Report, cause: str) -> None:
+    since, until = report.started_at, report.ended_at
+    task.story.append((task.attempts + 1, report.lease_no, task.unit, task.boot, cause, since, until, report.text))
+    task.story_data = b""
 
 
 def job_of(task: Task) -> Job:

@@ -16,6 +16,7 @@ from wolfpack.events import AlphaCrowned, AlphaDeposed, PackScaled
 from wolfpack.model import Job, Nature, Needs, Readiness, TaskState, Timing
 from wolfpack.plain import pack_to_json
 
+WAKE_PATIENCE_S = 10.0  # a wake that takes longer may wait for resources: somebody else is asked to lead
 ASK_AGAIN = 10.0  # x silence_s: who was asked to come and did not is passed over for so long
 
 
@@ -290,7 +291,7 @@ class TermDesk:
             return
         if at.mono - pack.asked_mono < self._timing.silence_s:
             return
-        if any(unit.readiness is Readiness.WAKING for unit in members.values()):
+        if any(self.desk.wakes_since(at, unit) < WAKE_PATIENCE_S for unit in members.values()):
             return
         fresh_s = self._timing.lease_s
         living = [

@@ -110,6 +110,12 @@ class UnitDesk:
         self._journal.orders.append(CreateUnit(unit=unit.id, boot=unit.boot))
         self._journal.publish(at, UnitWaking(unit=unit.id, boot=unit.boot, pack=pack, reason=reason))
 
+    def wakes_since(self, at: Instant, unit: Unit) -> float:
+        """For how many seconds this unit has been waking; infinite if it is not."""
+        if unit.readiness is not Readiness.WAKING:
+            return float("inf")
+        return at.mono - (unit.waking_until_mono - WAKE_LIMIT_S)
+
     def allot(self, at: Instant, pack: Pack, kind: str, number: int, reason: str) -> int:
         """Wakes up to `number` sleepers of one kind for a pack, never beyond its size; says how many."""
         room = pack.spec.most - len(self.members.get(pack.name, {}))
