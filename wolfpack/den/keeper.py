@@ -32,6 +32,7 @@ from wolfpack.core.wire import Claim, Where, pack, read_keeper_report, read_move
 from wolfpack.den.handles import Handles, PeerGone
 from wolfpack.den.ledgers import open_ledger
 from wolfpack.den.names import MANY_CALLS, unit_options
+from wolfpack.den.processes import collect_rarely
 from wolfpack.errors import CallerError, Deposed, KeeperBehind, LedgerError, LedgerUnavailable, unknown_name
 from wolfpack.events import DenEnded, DenOpened, KeeperBorn, PlanFailed
 from wolfpack.model import DenSpec, Needs, PackSpec, Readiness, TaskState
@@ -92,6 +93,7 @@ class Keeper:
                 log.error("The ledger was in memory and died with the keeper: the den ends.")
                 ray.kill(ray.get_runtime_context().current_actor, no_restart=True)
             sys.setswitchinterval(0.0005)  # the ledger's thread and the loop share one lock; neither waits long
+            collect_rarely()
             await self._open()
             self._spawn(self._tick_for_ever())
             await self._commit_for_ever()

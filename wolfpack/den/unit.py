@@ -35,6 +35,7 @@ from wolfpack.den.day_job import DayJob
 from wolfpack.den.handles import Handles, KeeperGone, PeerGone
 from wolfpack.den.hands_pool import HandsPool
 from wolfpack.den.names import blob_folder
+from wolfpack.den.processes import collect_rarely
 from wolfpack.errors import Deposed, LedgerUnavailable, SetupFailed
 from wolfpack.model import Card, Cause, DenSpec, Report
 
@@ -80,6 +81,7 @@ class UnitActor:
 
     async def _be_born(self) -> None:
         """Readies the hands, says hello, and starts to think. A birth that fails is told to the keeper."""
+        collect_rarely()
         folder = blob_folder(self._spec)
         os.makedirs(folder, exist_ok=True)
         self._pool = HandsPool(
