@@ -1,4 +1,4 @@
-"""The alpha is killed, frozen, put to sleep; the keeper is killed; everything is killed: nothing is lost or done twice."""
+"""The alpha is killed, frozen, put to sleep; the keeper is killed; all are killed: nothing is lost or done twice."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def test_P64_the_only_member_is_killed_with_work_queued(make_den, tmp_path):
     assert list(range(200)) == [future.result(90) for future in futures]
 
 
-def test_everything_is_killed_in_mid_job_and_the_next_den_on_the_ledger_finishes_it(make_den, tmp_path):
+def test_S18_everything_is_killed_in_mid_job_and_the_next_den_on_the_ledger_finishes_it(make_den, tmp_path):
     spec = make_den.spec(units=cards(count=2, **STEADY))
     den = make_den(spec, detached=True)
     pack = den.pack()

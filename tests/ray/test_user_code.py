@@ -1,4 +1,4 @@
-"""User code that raises, exits, crashes, forks, eats, prints, or runs too long: each has its cause; the unit lives on."""
+"""User code that raises, exits, crashes, forks, eats, prints or runs long: each has its cause, the unit lives on."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_P12_a_task_of_ten_leases_starts_once(make_den, tmp_path):
 
 def test_P22_an_argument_that_cannot_be_pickled_fails_its_submit_only_and_is_named(pack):
     lock = threading.Lock()
-    with pytest.raises(wolfpack.PayloadNotPicklable, match="argument 1 of nap.*lock"):
+    with pytest.raises(wolfpack.PayloadNotPicklable, match=r"argument 1 of nap.*lock"):
         pack.submit(work.nap, 0.0, lock)
 
     def uses_it():

@@ -23,6 +23,7 @@ from wolfpack.model import Card, Nature, Timing
 HUNT_CAP = 2000  # most leases in hand
 MOVE_AGAIN_S = 2.0  # a refused move to sleep is tried again after so long
 LOOKAHEAD_S = 0.2  # a task that runs longer keeps nothing waiting behind it; as `scaling.fair_prefetch` looks ahead
+CHECK_IN = 4.0  # x lease_s: who had no answer of the keeper for so long asks where it stands
 HUNT_PAUSE_S = 0.05  # after an answer of somebody who does not lead, or none
 HUNT_LOST_S = 12.0  # a hunt without any answer counts as failed; longer than any alpha parks one
 
@@ -77,6 +78,7 @@ class Brain:
         self._seen_commit = 0
         self._last_tick = now
         self._hunt_not_before = now
+        self._confirmed_at = now  # when the keeper last answered this unit
         self._turn_seq = 0  # the highest number of a turn sent
         self._long_since = False  # a task has been running longer than the look-ahead
         self._ended = False
@@ -241,7 +243,7 @@ class Brain:
     def _take_turn(self, now: float, seq: int, reply: TurnReply) -> list[e.Order]:
         if self.alpha is None or self.succession is None:
             return []
-        self._seen_commit = max(self._seen_commit, reply.commit_no)
+        self._seen_commit, self._confirmed_at = max(self._seen_commit, reply.commit_no), now
         orders = self.alpha.on_turn_done(now, seq, reply, may_lease=self.succession.may_lease(now))
         if self.alpha.peers_version != self._peers_told:
             self._peers_told = self.alpha.peers_version
@@ -324,8 +326,14 @@ class Brain:
     # --- the keeper ---------------------------------------------------------------------------------------------
 
     def _maybe_report(self, now: float) -> list[e.Order]:
-        """Speaks to the keeper itself when nothing confirmed its leases, or took its reports, for too long."""
-        if self._call is not None or self._moving or now < self._retry_at or not self.leases.needs_keeper(now):
+        """Speaks to the keeper itself when nothing confirmed its leases, or took its reports, for too long.
+
+        And now and then without a reason: a unit that was given up, and whose end was ordered by a keeper that died
+        over it, must learn that it is not wanted.
+        """
+        if self._call is not None or self._moving or now < self._retry_at:
+            return []
+        if not self.leases.needs_keeper(now) and now - self._confirmed_at <= CHECK_IN * self.timing.lease_s:
             return []
         self._call = (self._n, now)
         report = KeeperReport(
@@ -337,7 +345,7 @@ class Brain:
         if self._call is None or self._call[0] != n:
             return []
         sent_at = self._call[1]
-        self._call = None
+        self._call, self._confirmed_at = None, now
         self._seen_commit = max(self._seen_commit, where.commit_no)
         self.leases.acknowledge(where.acked)
         leaving = self._leaving

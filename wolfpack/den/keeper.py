@@ -560,6 +560,10 @@ class Keeper:
         book = await self._ready()
         return book.unit_records()
 
+    async def day_state(self, unit: str) -> bytes:
+        """The last checkpoint of a werewolf's day job, pickled by its hands; empty when there is none."""
+        return (await self._ready()).unit(unit).day_state
+
     async def packs(self) -> list[str]:
         return sorted((await self._ready()).packs)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sys
 from math import ceil
 from pathlib import Path
+from typing import Any
 
 import ray
 
@@ -15,6 +17,7 @@ from wolfpack.model import DenSpec
 
 log = logging.getLogger("wolfpack.den")
 
+QUIET = ("ray._private.authentication.authentication_token_setup",)  # says at each start what is no news
 CLUSTER_RECORD = Path("/tmp/ray/ray_current_cluster")  # where Ray notes the cluster of this machine
 
 
@@ -32,6 +35,8 @@ def ensure_ray(spec: DenSpec, address: str | None = None) -> bool:
     """
     if ray.is_initialized():
         return False
+    for name in QUIET:
+        logging.getLogger(name).setLevel(logging.ERROR)
     address = address or os.environ.get("RAY_ADDRESS")
     try:
         if address:
@@ -60,12 +65,33 @@ def ensure_ray(spec: DenSpec, address: str | None = None) -> bool:
             logging_level=logging.WARNING,
             log_to_driver=False,
         )
+        _silence_obituaries()
     except Exception as exc:  # Ray raises many kinds here
         wanted = f"join Ray at {address}" if address else "start Ray"
         raise RayTrouble(
             f"Could not {wanted}: {exc}. Check the address, or unset RAY_ADDRESS to start our own."
         ) from exc
     return True
+
+
+def _silence_obituaries() -> None:
+    """Logs, instead of printing to stdout, Ray's long text for each process of ours that dies: our events tell why.
+
+    Only in a Ray that is ours alone. There is no setting for it, so the printer of Ray's listener is wrapped; where a
+    later Ray has none of this name, it prints.
+    """
+    with contextlib.suppress(Exception):
+        from ray._private import worker
+
+        prints = worker.print_to_stdstream
+
+        def print_but_obituaries(data: dict[str, Any], *args: Any, **kwargs: Any) -> None:
+            if data.get("pid") == "raylet":
+                log.debug("Ray: %s", " ".join(data.get("lines", ())))
+            else:
+                prints(data, *args, **kwargs)
+
+        worker.print_to_stdstream = print_but_obituaries
 
 
 def end_ray() -> None:

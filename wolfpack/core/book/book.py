@@ -20,6 +20,7 @@ from wolfpack.core.wire import Claim, Final, KeeperReport, Move, Submit, Turn, V
 from wolfpack.errors import CallerError, unknown_name
 from wolfpack.events import OperatorActed, PackCreated, PackDropped, PackScaled
 from wolfpack.model import Card, Needs, PackSpec, Readiness, Role, TaskState, Timing, UnitRecord, natural_key
+from wolfpack.plain import pack_to_json
 
 CLOSED_META = "closed_packs"  # the ledger's note of packs that were drained by hand
 
@@ -45,6 +46,7 @@ class Book:
         self.started_wall = 0.0
         self.awake_seconds = 0.0  # sums over units, for cost against always-on
         self.cost = 0.0
+        self._described: dict[str, str] = {}  # packs as pack.yaml described them when it was last read
         self._last_tick: Instant | None = None
 
     # --- birth --------------------------------------------------------------------------------------------------
@@ -53,6 +55,7 @@ class Book:
         """Takes everything alive from the ledger. Terms and leases get a fresh start: nobody loses one by a restart."""
         journal = self.journal
         self.epoch = loaded.epoch
+        self._described = json.loads(loaded.meta.get("described", "{}"))
         self.started_wall = at.wall
         journal.last_event_no = loaded.last_event_no
         journal.last_lease_no = loaded.last_lease_no
@@ -92,15 +95,23 @@ class Book:
         self.journal.orders.clear()
 
     def describe(self, at: Instant, cards: Iterable[Card], packs: Iterable[PackSpec]) -> None:
-        """Takes what pack.yaml says: its cards replace the pool, its packs are made or changed."""
+        """Takes what pack.yaml says: its cards replace the pool, its packs are made or changed.
+
+        What was set by hand while the den ran (`scale`) stays as long as the file says the same as before.
+        """
         wanted = {card.unit: card for card in cards}
         for name in [each for each in self.units if each not in wanted]:
             if self.units[name].readiness is not Readiness.GONE:
                 self.desk.forget(at, name)
         for card in wanted.values():
             self.desk.register(at, card)
-        for spec in packs:
-            self.create_pack(at, spec)
+        specs = list(packs)
+        said = {spec.name: pack_to_json(spec) for spec in specs}
+        for spec in specs:
+            if spec.name not in self.packs or self._described.get(spec.name) != said[spec.name]:
+                self.create_pack(at, spec)  # new, or changed in the file; else what was set by hand stays
+        self._described = said
+        self.journal.meta["described"] = json.dumps(said)
 
     # --- messages -----------------------------------------------------------------------------------------------
 
