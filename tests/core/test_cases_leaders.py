@@ -12,9 +12,10 @@ from tests.core.den_units import Process
 from tests.core.test_cases_tasks import QUICK, order, pack, running
 from wolfpack.core import errands as e
 from wolfpack.core.alpha import Alpha
+from wolfpack.core.howls import Howl, HowlKind
 from wolfpack.core.member import Brain
 from wolfpack.core.succession import StepDown
-from wolfpack.core.wire import Claim, Hunt, Submit, SubmitItem, Turn, TurnReply, Verdict, Where
+from wolfpack.core.wire import Claim, Hunt, HuntReply, Submit, SubmitItem, Turn, TurnReply, Verdict, Where
 from wolfpack.errors import Deposed, QueueFull
 from wolfpack.model import Cause, Job, PackSpec, RetryPolicy
 from wolfpack.plain import pack_to_json
@@ -491,3 +492,79 @@ def test_a_hunt_that_reaches_a_unit_of_another_pack_tells_nothing_about_that_pac
     brain.start(0.0)
     (answer,) = [each for each in brain.step(0.1, e.HuntArrived(hunt=hunt(1))) if isinstance(each, e.AnswerHunt)]
     assert (0, None) == (answer.reply.term, answer.reply.alpha)
+
+
+def a_member(alpha: str = "grey-1") -> Brain:
+    (card,) = cards(1)
+    peers = tuple((f"grey-{no}", 1, 0, True) for no in range(3))
+    where = Where(True, False, "", "p", 4, alpha, 1, peers, (), (), b"", 0, 0)
+    brain = Brain(card=card, boot=1, where=where, timing=QUICK, rng=random.Random(1), now=0.0)
+    brain.start(0.0)
+    return brain
+
+
+def hunts_of(orders: list[e.Order]) -> list[tuple[str, list[int]]]:
+    sent = [each for each in orders if isinstance(each, e.SendHunt)]
+    return [(each.to, [report.lease_no for report in each.hunt.settled]) for each in sent]
+
+
+def answer(n: int, *jobs: Job, **fields: object) -> e.HuntAnswered:
+    return e.HuntAnswered(n=n, reply=HuntReply(4, "grey-1", 1, n, jobs, **fields))  # type: ignore[arg-type]
+
+
+def test_a_report_told_to_one_alpha_is_told_to_the_next_at_once() -> None:
+    brain = a_member()
+    assert [("grey-1", [])] == hunts_of(brain.step(0.0, e.Tick()))
+    brain.step(0.1, answer(1, a_job(7)))
+    assert [("grey-1", [7])] == hunts_of(brain.step(0.2, e.Reported(reports=(ended(a_job(7)),))))
+    howl = Howl(kind=HowlKind.COORDINATOR, pack="p", term=5, unit="grey-2", boot=1)
+    assert [("grey-2", [7])] == hunts_of(brain.step(0.25, e.HowlHeard(howl=howl)))
+
+
+def test_a_lease_of_an_alpha_that_is_followed_no_longer_is_handed_back_to_the_next() -> None:
+    brain = a_member()
+    brain.step(0.0, e.Tick())
+    howl = Howl(kind=HowlKind.COORDINATOR, pack="p", term=5, unit="grey-2", boot=1)
+    brain.step(0.1, e.HowlHeard(howl=howl))
+    orders = brain.step(0.15, answer(1, a_job(7)))
+    assert not any(isinstance(each, e.GiveJobs) for each in orders)
+    assert [("grey-2", [7])] == hunts_of(brain.step(0.3, e.Tick()))
+
+
+def test_a_unit_that_is_told_by_an_alpha_s_unit_that_it_does_not_lead_does_not_ask_without_a_pause() -> None:
+    brain = a_member()
+    brain.step(0.0, e.Tick())
+    nobody = HuntReply(3, None, 0, 1)
+    assert [] == hunts_of(brain.step(0.001, e.HuntAnswered(n=1, reply=nobody)))
+    assert brain.next_wake() <= 0.06
+    assert [("grey-1", [])] == hunts_of(brain.step(0.06, e.Tick()))
+
+
+def test_a_lease_that_arrives_after_its_unit_was_frozen_is_not_started() -> None:
+    brain = a_member()
+    brain.step(0.0, e.Tick())
+    orders = brain.step(QUICK.lease_s, answer(1, a_job(7)))
+    assert not any(isinstance(each, e.GiveJobs) for each in orders)
+
+
+def test_a_roster_in_which_the_alpha_was_born_again_starts_an_election_at_once() -> None:
+    brain = a_member()
+    peers = (("grey-0", 1, 0, True), ("grey-1", 2, 0, True))
+    orders = brain.step(0.05, e.ClaimAnswered(prev_term=3, verdict=Verdict(False, 3, None, 0, peers, "", 0)))
+    assert any(isinstance(each, e.SendHowl) and each.howl.kind is HowlKind.ELECTION for each in orders)
+
+
+def test_a_process_whose_boot_is_void_ends_though_nobody_told_it() -> None:
+    world = led()
+    zombie = world.process("grey-0")
+    world.act(lambda book, at: book.lose(at, "grey-0", zombie.boot, "a test"))
+    world.run(5 * QUICK.lease_s)
+    assert zombie.dead
+
+
+def test_of_a_surplus_of_one_only_one_leaves_however_often_the_pack_is_planned() -> None:
+    world = led(4)
+    world.act(lambda book, at: book.scale(at, "p", 0, 3, ""))
+    world.submit("p", [task(4.0)] * 4)
+    world.run(6.0)
+    assert 1 == len(world.events("UnitLeft"))

@@ -402,3 +402,36 @@ def test_P67_a_late_result_counts_only_under_the_latest_lease_and_where_the_stat
         desk.settle(job, of="grey-1")
     desk.turn(of="grey-1", settled=[late])
     assert (state, ghosts) == (desk.row(task_id).state, desk.book.journal.ghosts_counted)
+
+
+def test_P09_a_task_that_kills_one_unit_of_a_node_after_the_other_is_blamed_each_time() -> None:
+    desk = den(2, [PackSpec(name="p", retry=RetryPolicy(max_attempts=3, backoff_s=0.0))])
+    (task_id,) = desk.submit()
+    desk.lease(of="grey-1")
+    desk.lose("grey-1")
+    assert 1 == desk.row(task_id).failures
+    desk.lease(of="grey-0")
+    desk.lose("grey-0")
+    assert 2 == desk.row(task_id).failures
+
+
+def test_several_units_lost_on_one_node_blame_nobody() -> None:
+    desk = den(3)
+    first, second = desk.submit(2)
+    desk.lease(of="grey-1")
+    desk.lease(of="grey-2")
+    desk.lose("grey-1")
+    desk.lose("grey-2")
+    assert [1, 0] == [desk.row(each).failures for each in (first, second)]
+
+
+def test_P67_an_old_lease_of_the_same_unit_settles_nothing() -> None:
+    desk = den(1)
+    (task_id,) = desk.submit()
+    (job,) = desk.lease()
+    desk.wait(6.0)
+    (again,) = desk.lease()
+    desk.settle(job)
+    assert ("leased", again.lease_no, 1) == (
+        desk.row(task_id).state, desk.row(task_id).lease_no, desk.book.journal.ghosts_counted,
+    )  # fmt: skip

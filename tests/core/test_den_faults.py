@@ -11,6 +11,8 @@ import random
 import pytest
 
 from tests.core.den_harness import Faults, World, task, wolves
+from viz.state import fold
+from wolfpack.events import Recorded, decode
 from wolfpack.model import Card, Nature, Offer, PackSpec, RetryPolicy, Timing
 
 SEEDS = (
@@ -46,7 +48,7 @@ def make_world(rng: random.Random, seed: int) -> World:
 
 def make_trouble(world: World, rng: random.Random) -> None:
     living = sorted({unit for unit, _ in world.alive()})
-    match rng.choice(["crash", "freeze", "freeze", "keeper", "keeper", "pause", "order", "submit", "cancel", "commit"]):
+    match rng.choice([*["crash", "freeze", "keeper", "order"] * 2, "pause", "scale", "submit", "cancel", "commit"]):
         case "crash" if living:
             world.crash(rng.choice(living), tell=rng.random() < 0.7)
         case "freeze" if living:
@@ -61,6 +63,9 @@ def make_trouble(world: World, rng: random.Random) -> None:
         case "order" if world.keeper_up:
             unit, order = rng.choice(sorted(world.book.units)), rng.choice(["wake", "sleep", "release", "recall"])
             world.act(lambda book, at: book.order_unit(at, unit, order, rng.choice([None, 0.1]), "a whim"))
+        case "scale" if world.keeper_up:
+            most = rng.randint(1, 4)
+            world.act(lambda book, at: book.scale(at, rng.choice(sorted(book.packs)), rng.randint(0, most), most, ""))
         case "submit":
             pack = rng.choice(sorted(world.book.packs))
             world.submit(pack, [a_task(rng) for _ in range(rng.randint(1, 20))], rng.choice(["c", "d"]))
@@ -102,8 +107,24 @@ def test_whatever_fails_every_acknowledged_task_settles_once(seed: int) -> None:
     world.run(6.0)
     world.faults = Faults()
     world.settle(120.0)
-    world.run(8.0)
+    world.run(12.0)  # longer than any process lives whose boot is void
     for (unit, boot), process in world.processes.items():
         if not process.dead and process.brain is not None:
             row = world.book.units[unit]
             assert (row.boot, row.pack) == (boot, process.brain.pack)
+    check_events(world)
+
+
+def check_events(world: World) -> None:
+    """The events alone tell how the den stands."""
+    view = fold(
+        Recorded(number=row.number, at=row.at, producer=row.producer, event=decode(row.name, row.fields))
+        for row in world.disk.events
+    )
+    for name, unit in world.disk.units.items():
+        if unit.readiness in ("awake", "asleep") and not view.units[name].lost:
+            assert (unit.readiness, unit.pack, unit.boot) == (
+                view.units[name].readiness, view.units[name].pack, view.units[name].boot,
+            )  # fmt: skip
+    for name, pack in world.disk.packs.items():
+        assert (pack.alpha, pack.term) == (view.packs[name].alpha, view.packs[name].term)
