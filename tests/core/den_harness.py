@@ -19,39 +19,23 @@ import json
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-import msgpack
-
 from tests.core.den_checks import Checks
+from tests.core.den_clients import Client, Clients, task, wolves
 from tests.core.den_units import Process
 from wolfpack.core.book import Book, Instant
 from wolfpack.core.book.journal import AskToLead, CreateUnit, EndUnit, Instruct, Summon
-from wolfpack.core.book.state import final_of_row
-from wolfpack.core.book.tasks import Keyed
 from wolfpack.core.memory_ledger import MemoryDisk, MemoryLedger
-from wolfpack.core.wire import Final, Submit, SubmitItem, Turn, Verdict, Where
+from wolfpack.core.wire import Turn, Verdict, Where
 from wolfpack.errors import Deposed, WolfPackError
-from wolfpack.model import FINAL_STATES, PROFILES, Card, Offer, PackSpec, Readiness, TaskState, Timing
+from wolfpack.model import PROFILES, Card, PackSpec, Readiness, TaskState, Timing
 
 WALL = 1_000_000.0  # wall clock at virtual time 0
 TICK_S = 0.05
 FORGIVE_S = 0.5
 CALL_S = 8.0
-
-
-def wolves(count: int, kind: str = "grey", tags: Iterable[str] = ("cpu",), **fields: Any) -> list[Card]:
-    offer = fields.pop("offer", Offer(frozenset(tags)))
-    return [Card(unit=f"{kind}-{no}", kind=kind, offer=offer, **fields) for no in range(count)]
-
-
-def task(seconds: float = 0.0, *ends: str, **fields: Any) -> dict[str, Any]:
-    """A task that runs so long; `ends` are how its attempts end, the last one for ever (`DONE` without any).
-
-    A cause ends it so; `KILL` kills its unit. `fields` are those of `SubmitItem`, and `options` as a JSON text.
-    """
-    return {"seconds": seconds, "ends": ends or ("DONE",), **fields}
 
 
 @dataclass
@@ -66,22 +50,7 @@ class Faults:
     unreachable: float = 0.0  # part of all calls that fail though the other side may have taken them
 
 
-@dataclass
-class Client:
-    """A driver: submits until acknowledged, watches from a cursor, and looks up what it may have missed."""
-
-    name: str
-    counter: int = 0
-    cursor: int = 0
-    epoch: int = 0
-    pending: set[str] = field(default_factory=set)
-    finals: dict[str, Final] = field(default_factory=dict)
-    refused: dict[str, str] = field(default_factory=dict)
-    acknowledged: set[str] = field(default_factory=set)
-    aliases: dict[str, str] = field(default_factory=dict)
-
-
-class World:
+class World(Clients):
     def __init__(
         self,
         *,
@@ -421,95 +390,7 @@ class World:
     def thaw(self, unit: str) -> None:
         self.process(unit).thaw()
 
-    # --- clients ------------------------------------------------------------------------------------------------
-
-    def client(self, name: str) -> Client:
-        if name not in self.clients:
-            client = self.clients[name] = Client(name)
-            self.after(0.0, lambda: self._watch(client))
-        return self.clients[name]
-
-    def submit(self, pack: str, tasks: Sequence[dict[str, Any]], client: str = "c") -> list[str]:
-        """Sends one batch and returns the ids at once; sent again until the keeper acknowledges it."""
-        who = self.client(client)
-        items, ids = [], []
-        for one in tasks:
-            who.counter += 1
-            fields = {"key": None, "needs": None, "options": "{}", "delay_s": 0.0, "deadline_s": None, **one}
-            body = msgpack.packb([fields.pop("seconds"), list(fields.pop("ends"))])
-            fields.setdefault("digest", str(body))
-            items.append(SubmitItem(counter=who.counter, fn="f", args=body, blob="", **fields))
-            ids.append(f"{client}:{who.counter}")
-        self._send(who, Submit(client, pack, tuple(items), (("f", b"code"),), 0), tuple(ids))
-        return ids
-
-    def _send(self, who: Client, batch: Submit, ids: Sequence[str]) -> None:
-        def call(book: Book, at: Instant) -> Any:
-            known = Keyed()
-            asked, keys = book.tasks.unknown(batch)
-            known.ids = {row.fixed.id: row for row in self.ledger.find_tasks(asked)}
-            known.keys = {str(row.fixed.key): row for row in self.ledger.find_keys(batch.pack, keys)}
-            return book.submit(at, batch, known)
-
-        def done(acks: Any) -> None:
-            for mine, (verdict, task_id, final) in zip(ids, acks, strict=True):
-                if verdict in ("queued", "joined", "final"):
-                    who.acknowledged.add(task_id)
-                    who.aliases[mine] = task_id
-                    if task_id not in who.finals:
-                        who.pending.add(task_id)
-                    if final is not None:
-                        self._settle(who, final)
-                else:
-                    who.refused[mine] = verdict
-
-        def lost(why: Any) -> None:
-            if isinstance(why, WolfPackError):
-                who.refused.update(dict.fromkeys(ids, f"{type(why).__name__}: {why}"))
-            else:
-                self.after(0.05, lambda: self._send(who, batch, ids))
-
-        self.ask_keeper(call, done, lost)
-
-    def _settle(self, who: Client, final: Final) -> None:
-        self.checks.on_final(who.name, final)
-        who.finals[final.task_id] = final
-        who.pending.discard(final.task_id)
-
-    def _watch(self, who: Client) -> None:
-        def call(book: Book, at: Instant) -> Any:
-            return (
-                *book.finals_since(who.name, who.cursor, self.durable_settle_no),
-                self.durable_settle_no,
-                book.epoch,
-            )
-
-        def done(answer: Any) -> None:
-            finals, gap, durable, epoch = answer
-            for final in finals:
-                self._settle(who, final)
-                who.cursor = max(who.cursor, final.settle_no)
-            if gap:
-                who.cursor = max(who.cursor, durable)
-            if gap or epoch != who.epoch:
-                self._look(who, epoch)
-            self.after(0.02, lambda: self._watch(who))
-
-        self.ask_keeper(call, done, lambda _: self.after(0.02, lambda: self._watch(who)))
-
-    def _look(self, who: Client, epoch: int) -> None:
-        ids = sorted(who.pending)
-
-        def call(book: Book, at: Instant) -> Any:
-            return [each for each in ids if (found := book.tasks.join(who.name, each)) and not found.settle_no]
-
-        def done(living: Any) -> None:
-            for row in self.disk_rows(ids):
-                if row.mutable.state in FINAL_STATES:
-                    self._settle(who, final_of_row(row))
-            who.epoch = epoch
-
-        self.ask_keeper(call, done, lambda _: None)
+    # --- persons, and looking ------------------------------------------------------------------------------------
 
     def disk_rows(self, ids: Iterable[str]) -> list[Any]:
         return [self.disk.tasks[each] for each in ids if each in self.disk.tasks]
@@ -522,8 +403,6 @@ class World:
         value = what(self.book, self.at())
         self._make_dirty()
         return value
-
-    # --- looking ------------------------------------------------------------------------------------------------
 
     def pending(self) -> set[str]:
         return {task_id for client in self.clients.values() for task_id in client.pending}
@@ -569,3 +448,5 @@ class World:
 
 
 PARKED = object()
+
+__all__ = ["Client", "Faults", "World", "task", "wolves"]

@@ -15,10 +15,22 @@ from wolfpack.core.alpha import Alpha
 from wolfpack.core.howls import Howl, HowlKind
 from wolfpack.core.member import Brain
 from wolfpack.core.succession import StepDown
-from wolfpack.core.wire import Claim, Hunt, HuntReply, Submit, SubmitItem, Turn, TurnReply, Verdict, Where
+from wolfpack.core.wire import (
+    Claim,
+    DemandRow,
+    Hunt,
+    HuntReply,
+    RosterEntry,
+    Submit,
+    SubmitItem,
+    Turn,
+    TurnReply,
+    Verdict,
+    Where,
+)
 from wolfpack.errors import Deposed, QueueFull
 from wolfpack.model import Cause, Job, PackSpec, RetryPolicy
-from wolfpack.plain import pack_to_json
+from wolfpack.plain import card_to_json, pack_to_json
 
 NO_BUDGET = RetryPolicy(max_attempts=1000, backoff_s=0.01, backoff_max_s=0.05)
 
@@ -568,3 +580,19 @@ def test_of_a_surplus_of_one_only_one_leaves_however_often_the_pack_is_planned()
     world.submit("p", [task(4.0)] * 4)
     world.run(6.0)
     assert 1 == len(world.events("UnitLeft"))
+
+
+def test_a_unit_that_declined_is_not_called_again_at_once() -> None:
+    alpha = an_alpha()
+    free = tuple(
+        RosterEntry(
+            card.unit, card_to_json(card), 1, "awake", "p" if card.unit == "grey-0" else None, 0, 0.0, False, 0, ""
+        )
+        for card in cards(3)
+    )
+    demand = (DemandRow('{"cpu": true}', 2, 0, None, 0.0),)
+    news = reply(1)._replace(roster=free, roster_version=3, demand=demand)
+    orders = alpha.on_turn_done(0.1, 1, news, may_lease=True)
+    assert ["grey-1"] == [each.unit for each in orders if isinstance(each, e.SendSummons)]
+    orders = alpha.on_declined(0.3, "grey-1")
+    assert ["grey-2"] == [each.unit for each in orders if isinstance(each, e.SendSummons)]

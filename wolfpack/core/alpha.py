@@ -119,9 +119,10 @@ class Alpha:
             follower = self._followers[hunt.unit] = Follower(hunt.boot)
         if hunt.boot < follower.boot:
             return [self._empty(hunt)]
+        carried = [turn.reports for turn in self._open.values()]
         for report in hunt.settled:
             follower.on_way.pop(report.lease_no, None)
-            if not any(report.lease_no in turn.reports for turn in self._open.values()):
+            if all(report.lease_no not in reports for reports in carried):
                 self._reports[report.lease_no] = (hunt.unit, hunt.boot, report)
         if hunt.n <= follower.n:  # overtaken by a newer one
             return [self._empty(hunt), *self._maybe_turn(now)]

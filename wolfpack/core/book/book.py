@@ -108,8 +108,9 @@ class Book:
         specs = list(packs)
         said = {spec.name: pack_to_json(spec) for spec in specs}
         for spec in specs:
-            if spec.name not in self.packs or self._described.get(spec.name) != said[spec.name]:
-                self.create_pack(at, spec)  # new, or changed in the file; else what was set by hand stays
+            known = self.packs.get(spec.name)
+            if known is None or known.draining or self._described.get(spec.name) != said[spec.name]:
+                self.create_pack(at, spec)  # new, dropped, or changed in the file; else what was set by hand stays
         self._described = said
         self.journal.meta["described"] = json.dumps(said)
 
