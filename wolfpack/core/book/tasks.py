@@ -8,7 +8,7 @@ One function, `settle`, takes every report, whoever brings it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from math import ceil
@@ -22,7 +22,7 @@ from wolfpack.core.tasks import TaskEvent, move
 from wolfpack.core.wire import Final, Submit, SubmitItem
 from wolfpack.errors import QueueFull
 from wolfpack.events import FirstLease, NeedUnmet, TaskDied, TaskPinned
-from wolfpack.model import FINAL_STATES, Attempt, Cause, Job, Needs, Readiness, Report, TaskState
+from wolfpack.model import FINAL_STATES, Cause, Job, Needs, Readiness, Report, TaskState
 
 DONE_IN_TIME = "The task was done before the cancel reached it."
 ENDED_MOST = 20_000  # leases that ended their tasks, remembered to know repeats from ghosts
@@ -559,9 +559,6 @@ class TaskDesk:
                 orders.append(_cancel_order(held.task))
         return orders
 
-    def service_times(self, pack: str) -> Mapping[Needs, float | None]:
-        return {needs: lane.service_s for needs, lane in self.queues.setdefault(pack, Queue()).lanes.items()}
-
 
 def _tell_story(task: Task, report: Report, cause: str) -> None:
     since, until = report.started_at, report.ended_at
@@ -573,14 +570,6 @@ def job_of(task: Task) -> Job:
     return Job(
         task.lease_no, task.fixed.id, task.fixed.fn, task.fixed.args, task.fixed.blob, task.fixed.key or "",
         task.attempts + 1, task.options.timeout_s, task.options.is_async, task.term,
-    )  # fmt: skip
-
-
-def attempts_of(story: Iterable[tuple[object, ...]]) -> tuple[Attempt, ...]:
-    names = ("number", "lease_no", "unit", "boot", "cause", "started_at", "ended_at", "text")
-    return tuple(
-        Attempt(**{**dict(zip(names, item, strict=True)), "cause": Cause(str(item[4]))})  # type: ignore[arg-type]
-        for item in story
     )  # fmt: skip
 
 

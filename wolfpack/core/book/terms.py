@@ -13,7 +13,7 @@ from wolfpack.core.book.units import LIVING, UnitDesk
 from wolfpack.core.wire import Claim, DemandRow, MemberTurn, Turn, TurnReply, Verdict
 from wolfpack.errors import Deposed
 from wolfpack.events import AlphaCrowned, AlphaDeposed, PackScaled
-from wolfpack.model import Job, Nature, Needs, Readiness, TaskState, Timing
+from wolfpack.model import Job, Nature, Needs, Readiness, Timing
 from wolfpack.plain import pack_to_json
 
 WAKE_PATIENCE_S = 10.0  # a wake that takes longer may wait for resources: somebody else is asked to lead
@@ -344,9 +344,6 @@ class TermDesk:
 
     def _note(self, pack: Pack) -> None:
         self._journal.packs[pack.name] = pack
-
-    def queued(self, pack: str) -> int:
-        return self._tasks.counts[pack][TaskState.QUEUED] if pack in self._tasks.counts else 0
 
 
 def _rung(unit: Unit) -> tuple[int, int, float, object]:
