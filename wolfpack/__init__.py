@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _ERRORS = (
-    "CallerError", "ConfigError", "CursorTooOld", "DenClosed", "DenUnreachable", "Deposed", "IllegalTransition",
+    "CallerError", "ConfigError", "DenClosed", "DenUnreachable", "Deposed", "IllegalTransition",
     "KeeperBehind", "KeyConflict", "LedgerDamaged", "LedgerError", "LedgerHeld", "LedgerMissing", "LedgerTooNew",
     "LedgerUnavailable", "NeedInfeasible", "OperatorError", "PayloadNotPicklable", "PayloadTooLarge", "QueueFull",
     "RayTrouble", "RemoteTraceback", "Retry", "SetupFailed", "TaskCrashed", "TaskError", "TaskExpired", "TaskFault",

@@ -54,10 +54,6 @@ class DenClosed(CallerError):
     """The den was closed; open it again to go on with what is in its ledger."""
 
 
-class CursorTooOld(CallerError):
-    """The results or events before this cursor were removed by retention."""
-
-
 # --- the task's author must act -----------------------------------------------------------------------------------
 
 

@@ -1,16 +1,9 @@
-"""`Den` and `Pack`: what users hold. Thin faces over one submit path and one watch path.
-
-`submit` packs the call, makes a `Future` and puts both into an outbox; one thread sends what has gathered as one batch
-and waits for its acknowledgement, so batches form by themselves. A second thread watches for finished tasks from a
-cursor and settles their futures. A third, started at the first need, reads events in order.
-"""
+"""`Den` and `Pack`: what users hold. Thin faces over one submit path and one watch path (`courier`), and events."""
 
 from __future__ import annotations
 
 import atexit
 import contextlib
-import logging
-import threading
 import time
 import uuid
 import weakref
@@ -20,25 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from wolfpack.call import Calls, plain_options
-from wolfpack.errors import (
-    CallerError,
-    DenClosed,
-    KeyConflict,
-    NeedInfeasible,
-    QueueFull,
-    WolfPackError,
-    unknown_name,
-)
-from wolfpack.events import Recorded, decode, encode
+from wolfpack.courier import LOOK_MOST, Courier
+from wolfpack.errors import CallerError, DenClosed, WolfPackError, unknown_name
+from wolfpack.events import Recorded, encode
 from wolfpack.future import Future
 from wolfpack.model import DenSpec, Needs, PackSpec, RetryPolicy, TaskOptions, UnitRecord
+from wolfpack.observer import Observer, follow, read_events
 
-log = logging.getLogger("wolfpack.den")
-
-BATCH_MOST = 4000  # tasks in one submit
-BATCH_BYTES = 8 << 20
-OUTBOX_MOST = 50_000  # submit waits when so many are not acknowledged
-SLOW_HANDLER_S = 0.05
+DRAW_S = 10.0  # a den that closes waits so long for its last pictures
 
 _open_dens: weakref.WeakSet[Den] = weakref.WeakSet()
 
@@ -153,30 +135,20 @@ class Den:
         self._client = uuid.uuid4().hex[:12]
         self._gateway = Gateway(spec, client=self._client, address=address, detached=detached, join_only=join_only)
         self._calls = Calls(spec.payload_max_bytes, self._gateway.blobs, self._client)
-        self._detached = detached
-        self._join_only = join_only
-        self._lock = threading.Condition()
-        self._outbox: deque[tuple[str, Any, Future]] = deque()
-        self._unacknowledged = 0
-        self._pending: dict[str, list[Future]] = {}
-        self._counter = 0
-        self._sent_functions: set[str] = set()
-        self._cursor = 0
-        self._epoch = self._gateway.status["epoch"]
-        self._seen_commit = 0
+        self._detached = detached or join_only
         self._closing = False
-        self._takes_tasks = True
-        self._handlers: list[_Handler] = []
-        self._threads = [
-            threading.Thread(target=self._send_for_ever, name="wolfpack-submit", daemon=True),
-            threading.Thread(target=self._watch_for_ever, name="wolfpack-watch", daemon=True),
-        ]
-        for thread in self._threads:
-            thread.start()
-        self._events_thread: threading.Thread | None = None
+        self._observers: list[Observer] = []
+        self._courier = Courier(self._gateway, self._client, self._submit_timeout_s, self._on_new_keeper)
+        self._drawer = self._draw_graphs(spec.graphs) if spec.graphs is not None else None
         _open_dens.add(self)
-        if spec.graphs is not None:
-            self._draw_graphs(spec.graphs)
+
+    def _submit_timeout_s(self, pack: str) -> float:
+        spec = next((each for each in self.spec.packs if each.name == pack), None)
+        return spec.submit_timeout_s if spec is not None else PackSpec(name=pack).submit_timeout_s
+
+    def _on_new_keeper(self) -> None:
+        if not self._detached:
+            self._gateway.hold_tether()
 
     # --- packs --------------------------------------------------------------------------------------------------
 
@@ -230,23 +202,10 @@ class Den:
         self, pack: str, options: TaskOptions, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Future:
         options = plain_options(getattr(fn, "_wolfpack_options", None), None, over=options)
-        with self._lock:
-            while self._unacknowledged >= OUTBOX_MOST and not self._closing and self._takes_tasks:
-                self._lock.wait(1.0)
-            if self._closing:
-                raise DenClosed(f"The den {self.name!r} was closed; open it again to submit.")
-            if not self._takes_tasks:
-                raise DenClosed(f"This process takes no more tasks for the den {self.name!r}: it was told to stop.")
-            self._counter += 1
-            counter = self._counter
+        counter = self._courier.next_counter()
         item, code = self._calls.pack(counter, fn, args, kwargs, options)
         future = Future(self, f"{self._client}:{counter}")
-        with self._lock:
-            self._outbox.append((pack, (item, code), future))
-            self._unacknowledged += 1
-            self._pending[future.task_id] = [future]
-            if len(self._outbox) == 1:
-                self._lock.notify_all()
+        self._courier.send(pack, item, code, future)
         return future
 
     def future(self, task_id: str) -> Future:
@@ -255,15 +214,7 @@ class Den:
         Raises:
             UnknownName: nobody ever submitted a task with this id.
         """
-        known = self._pending.get(task_id)
-        if known:
-            return known[0]
-        future = Future(self, task_id)
-        self._pending.setdefault(task_id, []).append(future)
-        if not self._look([task_id]):
-            self._pending.pop(task_id, None)
-            raise unknown_name("task", task_id, [])
-        return future
+        return self._courier.await_end_of(Future(self, task_id))
 
     def why(self, task: Future | str) -> str:
         """Why a task is where it is: its place in the queue, its unit, what it waits for, or how it ended."""
@@ -272,9 +223,7 @@ class Den:
 
     def flush(self) -> None:
         """Waits until everything submitted so far by this process is durable, or was refused."""
-        with self._lock:
-            while self._unacknowledged and not self._closing:
-                self._lock.wait(1.0)
+        self._courier.flush()
 
     def stop_submitting(self) -> int:
         """From now on every submit of this process raises `DenClosed`; what was submitted goes on.
@@ -282,15 +231,11 @@ class Den:
         Returns:
             How many tasks of this process have not ended.
         """
-        with self._lock:
-            self._takes_tasks = False
-            self._lock.notify_all()
-            return len(self._pending)
+        return self._courier.stop_submitting()
 
     def unsettled(self) -> int:
         """How many tasks of this process have not ended."""
-        with self._lock:
-            return len(self._pending)
+        return len(self._courier.unsettled())
 
     def cancel_all(self, *, kill: bool = False) -> int:
         """Cancels what this process submitted and has not ended; with `kill`, also what runs.
@@ -299,27 +244,17 @@ class Den:
             How many tasks were cancelled or are marked to be.
         """
         self.flush()
-        with self._lock:
-            task_ids = list(self._pending)
-        return sum(
-            len(self._ask("cancel", task_ids[start : start + 1000], kill)) for start in range(0, len(task_ids), 1000)
-        )
+        task_ids = self._courier.unsettled()
+        portions = (task_ids[start : start + LOOK_MOST] for start in range(0, len(task_ids), LOOK_MOST))
+        return sum(len(self._ask("cancel", portion, kill)) for portion in portions)
 
     def _acknowledged(self, future: Future) -> str:
-        with self._lock:
-            while any(each is future for _, _, each in self._outbox) and not self._closing:
-                self._lock.wait(0.05)
+        self._courier.await_sent(future)
         return future.task_id
 
     def _cancel(self, future: Future, *, kill: bool) -> bool:
-        with self._lock:
-            for entry in self._outbox:
-                if entry[2] is future:
-                    self._outbox.remove(entry)
-                    self._unacknowledged -= 1
-                    self._pending.pop(future.task_id, None)
-                    future._settle("cancelled", "CANCELLED", "", b"", "", "", b"")
-                    return True
+        if self._courier.take_out(future):
+            return True
         found: list[str] = self._ask("cancel", [future.task_id], kill)
         if not found:
             return future.cancelled()
@@ -378,11 +313,7 @@ class Den:
 
     def events(self, since: int = 0) -> list[Recorded]:
         """Every event after this number, in order."""
-        found: list[Recorded] = []
-        while rows := self._ask("events_since", since, 2000, False):
-            found += [_recorded(row) for row in rows]
-            since = found[-1].number
-        return found
+        return read_events(self._gateway, since)
 
     def publish(self, event: Any) -> int:
         """Stores an event of your own (an instance of a frozen dataclass of plain fields); returns its number."""
@@ -391,19 +322,13 @@ class Den:
 
     def follow(self, since: int = 0) -> Iterator[Recorded]:
         """Every event after this number, in order, and then each new one when it comes, until the den ends."""
-        while True:
-            try:
-                rows = self._gateway.call("events_since", since, 1000, True, patience_s=120.0)
-            except DenClosed:
-                return
-            for row in rows:
-                since = row[0]
-                yield _recorded(row)
+        return follow(self._gateway, since)
 
     def on(self, kind: type[Any], handler: Callable[[Any], None], since: int | None = None) -> Callable[[], None]:
         """Calls `handler(event)` for each event of this class, in the order of their numbers.
 
-        Handlers run on one thread of this process and must be light. What one raises is logged and goes no further.
+        Each handler has a thread of its own in this process, and should be light. What it raises is logged and goes no
+        further.
 
         Args:
             since: start after this number; None: with what comes from now on.
@@ -413,22 +338,13 @@ class Den:
         """
         if since is None:
             since = self._latest_event()
-        entry = _Handler(kind, handler, since)
-        self._subscribe(entry)
-        return lambda: self._handlers.remove(entry) if entry in self._handlers else None
+        observer = Observer(self._gateway, kind, handler, since, f"on-{kind.__name__}")
+        self._observers.append(observer)
+        return observer.stop
 
     def _latest_event(self) -> int:
         number: int = self._ask("last_event")
         return number
-
-    def _subscribe(self, entry: _Handler) -> None:
-        with self._lock:
-            self._handlers.append(entry)
-            if self._events_thread is None:
-                self._events_thread = threading.Thread(
-                    target=self._observe_for_ever, name="wolfpack-events", daemon=True
-                )
-                self._events_thread.start()
 
     def graph(self, path: str | Path) -> Path:
         """Draws the den as it stands (who leads whom, and who led before) into an SVG or PNG file."""
@@ -438,11 +354,14 @@ class Den:
         viz.render_now(self.events(), target)
         return target
 
-    def _draw_graphs(self, folder: str) -> None:
+    def _draw_graphs(self, folder: str) -> Observer:
+        """A picture at each change of leadership; one without a picture of what came before has none to follow."""
         import viz
 
-        recorder = viz.GraphRecorder(folder, self.name)
-        self._subscribe(_Handler(None, recorder, 0, draws_since=self._latest_event()))
+        recorder = viz.GraphRecorder(folder, self.name, since=self._latest_event())
+        drawer = Observer(self._gateway, None, recorder, 0, "graphs")
+        self._observers.append(drawer)
+        return drawer
 
     # --- the end ------------------------------------------------------------------------------------------------
 
@@ -462,33 +381,26 @@ class Den:
         self.close()
 
     def close(self) -> None:
-        """Ends the den, or, if it is detached, only leaves it. Futures that are not settled get `DenClosed`.
+        """Leaves the den; it ends with the last driver that leaves, if it is not detached.
 
-        What is left in the ledger goes on when the den is opened again.
+        Futures that are not settled get `DenClosed`. What is left in the ledger goes on when the den is opened again.
         """
-        with self._lock:
-            if self._closing:
-                return
-            self._closing = True
-            self._lock.notify_all()
-        for thread in self._threads[:1]:
-            thread.join(5.0)
-        if not self._detached and not self._join_only:
-            self._gateway.end_den("closed by its driver")
+        if self._closing:
+            return
+        self._closing = True
+        self._courier.close()
+        if self._drawer is not None:
+            with contextlib.suppress(WolfPackError):
+                self._drawer.catch_up(self._gateway.call("last_event"), DRAW_S)
+        if not self._detached:
+            self._gateway.leave_den("closed by its last driver")
         self._gateway.is_closed = True
-        for thread in (*self._threads[1:], *filter(None, [self._events_thread])):
-            thread.join(6.0)
+        for observer in self._observers:
+            observer.join()
+        self._courier.join()
         self._gateway.leave()
-        self._abandon(f"The den {self.name!r} was closed; its ledger keeps the task.")
+        self._courier.abandon(f"The den {self.name!r} was closed; its ledger keeps the task.")
         _open_dens.discard(self)
-
-    def _abandon(self, text: str) -> None:
-        for futures in list(self._pending.values()):
-            for future in futures:
-                if not future.done():
-                    with contextlib.suppress(Exception):
-                        future.set_exception(DenClosed(text))
-        self._pending.clear()
 
     def __enter__(self) -> Den:
         return self
@@ -499,196 +411,10 @@ class Den:
     def __repr__(self) -> str:
         return f"<wolfpack.Den {self.name!r}>"
 
-    # --- the threads --------------------------------------------------------------------------------------------
-
     def _ask(self, method: str, *args: Any) -> Any:
+        if self._closing:
+            raise DenClosed(f"The den {self.name!r} was closed; open it again.")
         return self._gateway.call(method, *args)
-
-    def _take_batch(self) -> tuple[str, list[tuple[Any, Future]]] | None:
-        with self._lock:
-            while not self._outbox:
-                if self._closing:
-                    return None
-                self._lock.wait(1.0)
-            pack = self._outbox[0][0]
-            batch: list[tuple[Any, Future]] = []
-            size = 0
-            while self._outbox and self._outbox[0][0] == pack and len(batch) < BATCH_MOST and size < BATCH_BYTES:
-                _, packed, future = self._outbox.popleft()
-                size += len(packed[0].args)
-                batch.append((packed, future))
-            return pack, batch
-
-    def _send_for_ever(self) -> None:
-        while (taken := self._take_batch()) is not None:
-            pack, batch = taken
-            try:
-                self._send(pack, batch)
-            except Exception as exc:
-                error = exc if isinstance(exc, WolfPackError) else DenClosed(f"The den cannot be reached: {exc!r}")
-                for _, future in batch:
-                    self._pending.pop(future.task_id, None)
-                    if not future.done():
-                        future.set_exception(error)
-            with self._lock:
-                self._unacknowledged -= len(batch)
-                self._lock.notify_all()
-
-    def _send(self, pack: str, batch: list[tuple[Any, Future]]) -> None:
-        from wolfpack.core.wire import Submit, unpack
-        from wolfpack.core.wire import pack as to_bytes
-
-        items = tuple(item for (item, _), _ in batch)
-        functions = {item.fn: code for (item, code), _ in batch if item.fn not in self._sent_functions}
-        frame = to_bytes(Submit(self._client, pack, items, tuple(functions.items()), self._seen_commit))
-        full_since: float | None = None
-        while True:
-            try:
-                commit_no, _, acks = unpack(self._gateway.call("submit", frame, patience_s=120.0))
-                break
-            except QueueFull:
-                full_since = full_since or time.monotonic()
-                if time.monotonic() - full_since > self._submit_timeout_s(pack):
-                    raise
-                if len(batch) > 1:
-                    self._send(pack, batch[: len(batch) // 2])
-                    self._send(pack, batch[len(batch) // 2 :])
-                    return
-                time.sleep(0.05)
-        self._seen_commit = max(self._seen_commit, commit_no)
-        self._sent_functions.update(functions)
-        for ack, (_, future) in zip(acks or (), batch, strict=False):
-            self._take_ack(ack, future)
-
-    def _submit_timeout_s(self, pack: str) -> float:
-        spec = next((each for each in self.spec.packs if each.name == pack), None)
-        return spec.submit_timeout_s if spec is not None else 60.0
-
-    def _take_ack(self, ack: tuple[str, str, Any], future: Future) -> None:
-        verdict, task_id, final = ack
-        if task_id != future.task_id:  # the task was there before, under the same key
-            with self._lock:
-                self._pending.pop(future.task_id, None)
-                future.task_id = task_id
-                self._pending.setdefault(task_id, []).append(future)
-        if final is not None:
-            self._settle(final)
-        elif verdict.startswith("conflict"):
-            self._refuse(future, KeyConflict(f"Not submitted: {verdict}."))
-        elif verdict.startswith("infeasible"):
-            self._refuse(future, NeedInfeasible(verdict.removeprefix("infeasible: ")))
-
-    def _refuse(self, future: Future, error: Exception) -> None:
-        self._pending.pop(future.task_id, None)
-        if not future.done():
-            future.set_exception(error)
-
-    def _settle(self, final: tuple[Any, ...]) -> None:
-        task_id, state, cause, text, payload, blob, unit, story, _ = final
-        for future in self._pending.pop(task_id, ()):
-            try:
-                future._settle(state, cause, text, payload, blob, unit, story)
-            except Exception:
-                log.exception("A callback of the future of %s failed.", task_id)
-
-    def _watch_for_ever(self) -> None:
-        from wolfpack.core.wire import unpack
-
-        while True:
-            try:
-                finals, cursor, gap, epoch, closing = unpack(
-                    self._gateway.call("watch", self._client, self._cursor, patience_s=120.0)
-                )
-            except DenClosed as exc:
-                if not self._closing:
-                    self._abandon(str(exc))
-                return
-            except Exception:
-                if self._closing:
-                    return
-                log.exception("The watch failed; it goes on.")
-                time.sleep(0.2)
-                continue
-            for final in finals:
-                self._settle(final)
-            self._cursor = cursor
-            if epoch != self._epoch or gap:
-                self._catch_up(epoch)
-            if closing or self._closing:
-                time.sleep(0.01)
-
-    def _catch_up(self, epoch: int) -> None:
-        """A new keeper, or a hole in the watch: everything that is pending is looked up."""
-        try:
-            if epoch != self._epoch and not self._detached:
-                self._gateway.hold_tether()
-            with self._lock:
-                sending = {future.task_id for _, _, future in self._outbox}
-                waiting = [task_id for task_id in self._pending if task_id not in sending]
-            for start in range(0, len(waiting), 1000):
-                self._look(waiting[start : start + 1000])
-            self._epoch = epoch
-        except WolfPackError:
-            log.warning("Pending tasks could not be looked up; the next watch tries again.", exc_info=True)
-
-    def _look(self, task_ids: list[str]) -> int:
-        from wolfpack.core.wire import unpack
-
-        answer = unpack(self._ask("look", self._client, task_ids))
-        for _, _, final in answer:
-            if final is not None:
-                self._settle(final)
-        return len(answer)
-
-    def _observe_for_ever(self) -> None:
-        number = min((entry.cursor for entry in self._handlers), default=0)
-        while not self._closing:
-            number = min([number, *(entry.cursor for entry in self._handlers if entry.fresh)])
-            try:
-                rows = self._gateway.call("events_since", number, 1000, True, patience_s=120.0)
-            except DenClosed:
-                return
-            except Exception:
-                log.exception("Reading events failed; it goes on.")
-                time.sleep(0.2)
-                continue
-            for row in rows:
-                recorded = _recorded(row)
-                for entry in list(self._handlers):
-                    entry.offer(recorded)
-                number = recorded.number
-
-
-class _Handler:
-    """One subscriber, with its own cursor."""
-
-    def __init__(
-        self, kind: type[Any] | None, handler: Callable[[Any], None], cursor: int, draws_since: int | None = None
-    ) -> None:
-        self.kind, self.handler, self.cursor = kind, handler, cursor
-        self.fresh = True
-        self._draws_since = draws_since
-
-    def offer(self, recorded: Recorded) -> None:
-        self.fresh = False
-        if recorded.number <= self.cursor:
-            return
-        self.cursor = recorded.number
-        if self.kind is not None and not isinstance(recorded.event, self.kind):
-            return
-        began = time.monotonic()
-        try:
-            self.handler(recorded if self.kind is None else recorded.event)
-        except Exception:
-            log.exception("A handler of %s failed.", type(recorded.event).__name__)
-        took_s = time.monotonic() - began
-        if self.kind is not None and took_s > SLOW_HANDLER_S:
-            log.warning("A handler of %s took %.0f ms.", type(recorded.event).__name__, took_s * 1000)
-
-
-def _recorded(row: tuple[Any, ...]) -> Recorded:
-    number, at, producer, name, fields = row
-    return Recorded(number=number, at=at, producer=producer, event=decode(name, fields))
 
 
 @atexit.register

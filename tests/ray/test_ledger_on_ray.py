@@ -170,3 +170,16 @@ def test_a_size_set_by_hand_outlives_the_den_until_the_file_says_otherwise(make_
     changed = replace(spec, packs=(replace(spec.packs[0], most=1),))
 
     assert [0, 1] == make_den(changed).pack().stats()["size"]
+
+
+def test_a_den_that_two_drivers_hold_lives_until_the_second_leaves(make_den):
+    from wolfpack import Den
+
+    first = make_den(wolves=1)
+    second = Den(first.spec)
+    first_future = first.pack().submit(work.square, 3)
+    assert 4 == second.pack().submit(work.square, 2).result(60)
+    second.close()
+
+    assert 9 == first_future.result(60)
+    assert 25 == first.pack().submit(work.square, 5).result(60)

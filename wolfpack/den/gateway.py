@@ -156,24 +156,39 @@ class Gateway:
                 if self.is_closed or time.monotonic() >= end:
                     raise
 
+    def leave_den(self, reason: str) -> None:
+        """Lets go of the tether: the den ends if it was the last, or if it runs on a Ray of our own."""
+        if self.is_closed:
+            return
+        if self._owns_ray:
+            self.end_den(reason)
+            return
+        try:
+            if self.call("let_go", self._tether_name, reason, patience_s=10.0):
+                self._await_end()
+        except WolfPackError:
+            log.warning("The den %r could not be told that this driver leaves.", self.spec.den, exc_info=True)
+
     def end_den(self, reason: str) -> None:
         """Ends the den and waits until its keeper is gone, at most some seconds."""
         if not self.is_closed:
             with contextlib.suppress(WolfPackError):
                 self.call("close", reason, patience_s=10.0)
-            end = time.monotonic() + 10.0
-            while time.monotonic() < end:
-                try:
-                    ray.get(self._keeper.status.remote(), timeout=1.0)
-                except ActorDiedError:
-                    break
-                except (RayActorError, GetTimeoutError, RayTaskError, WolfPackError):
-                    pass
-                time.sleep(0.02)
-            else:
-                with contextlib.suppress(Exception):
-                    ray.kill(self._keeper, no_restart=True)
+            self._await_end()
         self.is_closed = True
+
+    def _await_end(self) -> None:
+        end = time.monotonic() + 10.0
+        while time.monotonic() < end:
+            try:
+                ray.get(self._keeper.status.remote(), timeout=1.0)
+            except ActorDiedError:
+                return
+            except (RayActorError, GetTimeoutError, RayTaskError, WolfPackError):
+                pass
+            time.sleep(0.02)
+        with contextlib.suppress(Exception):
+            ray.kill(self._keeper, no_restart=True)
 
     def leave(self) -> None:
         """Lets go of the tether and of Ray, if we started it."""

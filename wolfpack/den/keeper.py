@@ -313,16 +313,30 @@ class Keeper:
             self._spawn(self._hold_tether(name))
         await self._durable()
 
+    async def let_go(self, name: str, reason: str) -> bool:
+        """A driver leaves on purpose; says whether the den ends now, since it was the last."""
+        await self._ready()
+        self._drop_tether(name)
+        ends = not self._tethers and not self._detached
+        if ends and not self._closing:
+            self._spawn(self._end(reason))
+        else:
+            await self._durable()
+        return ends
+
+    def _drop_tether(self, name: str) -> None:
+        self._tethers.discard(name)
+        self._book.journal.meta["tethers"] = json.dumps(sorted(self._tethers))
+        self._untethered_since = time.monotonic()
+        self._dirty.set()
+
     async def _hold_tether(self, name: str) -> None:
         try:
             handle = await self._handles.run(lambda: ray.get_actor(name, namespace=self._spec.den))
             while True:
                 await handle.lifeline.remote()
         except (RayActorError, ValueError):
-            self._tethers.discard(name)
-            self._book.journal.meta["tethers"] = json.dumps(sorted(self._tethers))
-            self._untethered_since = time.monotonic()
-            self._dirty.set()
+            self._drop_tether(name)
 
     async def close(self, reason: str) -> None:
         """Ends the den: marks it closed, ends the units, then itself. The ledger keeps what is left."""
