@@ -43,6 +43,7 @@ TICK_S = 0.05
 PARK_S = 5.0  # a watch without news is answered after so long
 TETHER_S = 5.0  # the den ends so long after its last tether
 FIRST_TETHER_S = 120.0  # or so long after its birth, if no driver ever showed one
+FORGET_S = 120.0  # a client that watches no more is forgotten after so long
 FORGIVE_S = 0.5  # a tick later than this was a pause of our own
 
 
@@ -72,6 +73,7 @@ class Keeper:
         self._durable_settle_no = self._durable_event_no = 0
         self._forgiven_s = 0.0
         self._parked = 0
+        self._watched: dict[str, float] = {}  # client -> when its last watch came
         self._tasks: set[asyncio.Task[Any]] = set()
         self._closing = False
         self._ended = False  # the ledger is closed for good
@@ -155,6 +157,7 @@ class Keeper:
             due = time.monotonic() + TICK_S
             self._book.tick(self._now())
             self._book.sweep()
+            self._forget_clients()
             self._dirty.set()
             if not self._detached and not self._tethers and not self._closing:
                 patience_s = TETHER_S if self._was_tethered else FIRST_TETHER_S
@@ -162,6 +165,13 @@ class Keeper:
                     self._spawn(self._end("no driver holds it any more"))
             elif self._tethers:
                 self._untethered_since = time.monotonic()
+
+    def _forget_clients(self) -> None:
+        """What waits for clients that watch no more is dropped; they look it up if they come back."""
+        gone = [client for client, at in self._watched.items() if time.monotonic() - at > FORGET_S]
+        for client in gone:
+            del self._watched[client]
+            self._book.forget_client(client)
 
     async def _commit_for_ever(self) -> None:
         loop = asyncio.get_running_loop()
@@ -326,6 +336,8 @@ class Keeper:
 
     def _drop_tether(self, name: str) -> None:
         self._tethers.discard(name)
+        self._watched.pop(name.removeprefix("tether-"), None)
+        self._book.forget_client(name.removeprefix("tether-"))
         self._book.journal.meta["tethers"] = json.dumps(sorted(self._tethers))
         self._untethered_since = time.monotonic()
         self._dirty.set()
@@ -514,6 +526,7 @@ class Keeper:
         if self._parked > MANY_CALLS // 2:
             raise LedgerUnavailable("The keeper has too many parked calls; ask again.")
         self._parked += 1
+        self._watched[client] = time.monotonic()
         try:
             end = time.monotonic() + PARK_S
             while True:

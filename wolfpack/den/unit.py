@@ -294,10 +294,11 @@ class UnitActor:
     async def _summon_other(self, unit: str, boot: int, pack_name: str) -> None:
         try:
             accepted, reason = await asyncio.wait_for(self._handles.call(unit, boot, "summon", pack_name), 15.0)
-            if not accepted:
-                log.info("%s declined a summons of %s: %s", unit, pack_name, reason)
-        except (PeerGone, RayActorError, TimeoutError) as exc:
-            log.info("%s could not be summoned: %s", unit, exc)
+        except (PeerGone, RayActorError, RayTaskError, TimeoutError) as exc:
+            accepted, reason = False, f"it could not be reached: {exc}"
+        if not accepted:
+            log.info("%s declined a summons of %s: %s", unit, pack_name, reason)
+            self._step(e.SummonsDeclined(unit=unit, reason=reason))
 
     # --- hands and day job --------------------------------------------------------------------------------------
 
