@@ -68,6 +68,7 @@ class Courier:
         self._pending: dict[str, list[Future]] = {}
         self._counter = 0
         self._sent_functions: set[str] = set()
+        self._unmet: set[str] = set()  # said once each
         self._seen_commit = 0
         self._cursor = 0
         self._epoch = gateway.status["epoch"]
@@ -195,6 +196,9 @@ class Courier:
         if verdict.startswith("conflict"):
             self._refuse(future, KeyConflict(f"Not submitted: {verdict}."))
             return ""
+        if verdict.startswith("unmet") and verdict not in self._unmet:
+            self._unmet.add(verdict)
+            log.warning("%s Its tasks wait.", verdict.removeprefix("unmet: "))
         if verdict.startswith("infeasible"):
             self._refuse(future, NeedInfeasible(verdict.removeprefix("infeasible: ")))
             return ""

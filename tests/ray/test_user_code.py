@@ -172,7 +172,7 @@ def test_a_payload_over_the_limit_is_refused_by_the_limits_name(make_den):
         den.pack().options(retry=ONCE).submit(bytes, 20_000).result(60)
 
 
-def test_P57_a_need_nobody_offers_is_said_at_once_with_numbers_or_raises(make_den):
+def test_P57_a_need_nobody_offers_is_said_at_once_with_numbers_or_raises(make_den, caplog):
     units = cards(count=2)
     packs = (PackSpec(name="waits", most=2), PackSpec(name="fails", most=2, infeasible="fail"))
     den = make_den(units=units, packs=packs)
@@ -183,6 +183,7 @@ def test_P57_a_need_nobody_offers_is_said_at_once_with_numbers_or_raises(make_de
     assert time.monotonic() - began < 5
     assert "none of the den's 2 cards" in said[0].reason
     assert "gpu" in future.why()
+    wait_until(lambda: "none of the den's 2 cards" in caplog.text, 5, what="it is logged where it was submitted")
     with pytest.raises(wolfpack.NeedInfeasible, match="gpu"):
         den.pack("fails").options(needs={"gpu"}).submit(work.nothing).result(30)
 

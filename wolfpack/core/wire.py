@@ -211,7 +211,7 @@ class Verdict(NamedTuple):
 
 
 def read_reports(rows: Any) -> tuple[Report, ...]:
-    return tuple(Report(*row) for row in rows)
+    return tuple(map(Report._make, rows))
 
 
 def read_turn(data: bytes) -> Turn:
@@ -225,7 +225,7 @@ def read_turn(data: bytes) -> Turn:
 def read_turn_reply(data: bytes) -> TurnReply:
     reply = TurnReply(*unpack(data))
     return reply._replace(
-        leases=tuple((unit, boot, tuple(Job(*job) for job in jobs)) for unit, boot, jobs in reply.leases),
+        leases=tuple((unit, boot, tuple(map(Job._make, jobs))) for unit, boot, jobs in reply.leases),
         demand=tuple(DemandRow(*row) for row in reply.demand),
         roster=tuple(RosterEntry(*row) for row in reply.roster),
     )
@@ -238,7 +238,7 @@ def read_hunt(data: bytes) -> Hunt:
 
 def read_hunt_reply(data: bytes) -> HuntReply:
     reply = HuntReply(*unpack(data))
-    return reply._replace(jobs=tuple(Job(*job) for job in reply.jobs))
+    return reply._replace(jobs=tuple(map(Job._make, reply.jobs)))
 
 
 def read_keeper_report(data: bytes) -> KeeperReport:
@@ -253,4 +253,4 @@ def read_move(data: bytes) -> Move:
 
 def read_submit(data: bytes) -> Submit:
     submit = Submit(*unpack(data))
-    return submit._replace(items=tuple(SubmitItem(*item) for item in submit.items))
+    return submit._replace(items=tuple(map(SubmitItem._make, submit.items)))

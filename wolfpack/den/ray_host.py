@@ -18,7 +18,7 @@ from wolfpack.model import DenSpec
 log = logging.getLogger("wolfpack.den")
 
 QUIET = ("ray._private.authentication.authentication_token_setup",)  # says at each start what is no news
-CLUSTER_RECORD = Path("/tmp/ray/ray_current_cluster")  # where Ray notes the cluster of this machine
+TMP = "RAY_TMPDIR"  # Ray's own variable for the folder of its files
 
 
 def ensure_ray(spec: DenSpec, address: str | None = None) -> bool:
@@ -42,8 +42,9 @@ def ensure_ray(spec: DenSpec, address: str | None = None) -> bool:
         if address:
             ray.init(address=address, namespace=spec.den, logging_level=logging.WARNING, log_to_driver=False)
             return False
-        if CLUSTER_RECORD.exists():
-            where = CLUSTER_RECORD.read_text(errors="replace").strip()
+        record = Path(os.environ.get(TMP, "/tmp"), "ray", "ray_current_cluster")  # noted by `ray start`
+        if record.exists():
+            where = record.read_text(errors="replace").strip()
             print(
                 f"wolfpack: starting a Ray of our own. To join the cluster of this machine, set RAY_ADDRESS={where}",
                 file=sys.stderr,

@@ -445,7 +445,7 @@ class Book:
         task = self.tasks.find(task_id)
         if task is not None:
             return list(task.story)
-        return decode_story(row.mutable.story) if row is not None else []
+        return list(decode_story(row.mutable.story)) if row is not None else []
 
     def replay(self, at: Instant, row: TaskRow, needs: Needs | None) -> None:
         """Queues a dead letter again.

@@ -58,14 +58,14 @@ def needs_to_json(needs: Needs) -> str:
     return json.dumps(needs.to_plain(), sort_keys=True)
 
 
-def encode_story(story: list[tuple[Any, ...]]) -> bytes:
+def encode_story(story: tuple[tuple[Any, ...], ...]) -> bytes:
     data: bytes = msgpack.packb(story)
     return data
 
 
-def decode_story(data: bytes) -> list[tuple[Any, ...]]:
+def decode_story(data: bytes) -> tuple[tuple[Any, ...], ...]:
     """Attempts as tuples of Attempt's fields, in order: number, lease_no, unit, boot, cause, start, end, text."""
-    return [tuple(item) for item in msgpack.unpackb(data)] if data else []
+    return tuple(map(tuple, msgpack.unpackb(data))) if data else ()
 
 
 @dataclass(slots=True)
@@ -110,8 +110,8 @@ class Task:
     def __init__(self, fixed: TaskFixed, needs: Needs, not_before: float = 0.0) -> None:
         self.fixed = fixed
         self.needs = needs
-        self.options = Options.read(fixed.options)
-        self.order = order_key(self.options.priority, self.options.deadline_at, fixed.submitted_at)
+        self.options = options = Options.read(fixed.options)
+        self.order = order_key(options.priority, options.deadline_at, fixed.submitted_at)
         self.state = TaskState.QUEUED
         self.lease_no = 0
         self.term = 0
@@ -130,7 +130,7 @@ class Task:
         self.ended_at = 0.0
         self.cause = ""
         self.text = ""
-        self.story: list[tuple[Any, ...]] = []
+        self.story: tuple[tuple[Any, ...], ...] = ()  # of each start what `Attempt` has, in the order of its fields
         self.story_data = b""  # the story encoded; empty: not yet, or none
         self.needs_text = ""  # the needs as JSON; empty: not yet
         self.lane_at: Lane  # where it was last queued; set by the queue
@@ -161,12 +161,12 @@ class Task:
     def row(self) -> TaskMutable:
         if not self.needs_text:
             self.needs_text = needs_to_json(self.needs)
-        return TaskMutable(
+        return TaskMutable._make((
             self.fixed.id, self.state._value_, self.needs_text, self.lease_no, self.term, self.turn_seq, self.unit,
             self.boot, self.attempts, self.failures, self.evictions, self.solo, self.pinned, self.cancel,
             self.not_before, self.started_at, self.ended_at, self.cause, self.text, self.told(), self.payload,
             self.payload_blob, self.settle_no,
-        )  # fmt: skip
+        ))  # fmt: skip
 
     @classmethod
     def from_row(cls, row: TaskRow) -> Task:

@@ -28,7 +28,7 @@ DONE_IN_TIME = "The task was done before the cancel reached it."
 ENDED_MOST = 20_000  # leases that ended their tasks, remembered to know repeats from ghosts
 CANCEL_AGAIN_S = 1.0  # a cancel that had no effect yet is told again after so long
 
-Ack = tuple[str, str, Final | None]  # what became of one item: "queued", "joined", "final" or "refused: why"; its task
+Ack = tuple[str, str, Final | None]  # what became of one item; its task; its end
 
 
 @dataclass(slots=True)
@@ -126,12 +126,17 @@ class TaskDesk:
                 self._journal.functions.append((fn, code))
         highest = self.clients.get(submit.client, -1)
         needed: dict[str | None, tuple[Needs, str]] = {}
-        acks = []
+        acks: list[Ack] = []
         for item in submit.items:
-            if item.needs not in needed:
-                needs = pack.spec.needs if item.needs is None else needs_from_json(item.needs)
-                needed[item.needs] = (needs, self._unmet(at, pack, needs))
-            acks.append(self._submit_one(at, pack, queue, submit.client, item, highest, known, *needed[item.needs]))
+            ack = None
+            if item.key is not None or item.counter <= highest:
+                ack = self._find_double(pack.name, submit.client, item, highest, known)
+            if ack is None:
+                if item.needs not in needed:
+                    needs = pack.spec.needs if item.needs is None else needs_from_json(item.needs)
+                    needed[item.needs] = (needs, self._unmet(at, pack, needs))
+                ack = self._submit_new(at, pack, queue, submit.client, item, *needed[item.needs])
+            acks.append(ack)
         if submit.items:
             self.clients[submit.client] = max(highest, max(item.counter for item in submit.items))
         return acks
@@ -142,49 +147,53 @@ class TaskDesk:
             return False
         return item.key is None or ((submit.pack, item.key) not in self._keys and item.key not in known.keys)
 
-    def _submit_one(
-        self, at: Instant, pack: Pack, queue: Queue, client: str, item: SubmitItem, highest: int, known: Keyed,
-        needs: Needs, unmet: str,
-    ) -> Ack:  # fmt: skip
-        task_id = f"{client}:{item.counter}"
+    def _find_double(self, pack: str, client: str, item: SubmitItem, highest: int, known: Keyed) -> Ack | None:
+        """What became of a task that was submitted before, under its number or under its key."""
         if item.counter <= highest:
+            task_id = f"{client}:{item.counter}"
             repeated = self.find(task_id)
             if repeated is not None:
                 return _ack(repeated)
             if task_id in known.ids:
                 return "final", task_id, final_of_row(known.ids[task_id])
-        if item.key is not None:
-            double = self._keys.get((pack.name, item.key))
-            if double is not None:
-                if double.fixed.digest != item.digest:
-                    return _conflict(item.key, double.fixed.id)
-                self.join(client, double.fixed.id)
-                return _ack(double, joined=True)
-            if item.key in known.keys:
-                row = known.keys[item.key]
-                if row.fixed.digest != item.digest:
-                    return _conflict(item.key, row.fixed.id)
-                return "final", row.fixed.id, final_of_row(row)
+        if item.key is None:
+            return None
+        double = self._keys.get((pack, item.key))
+        if double is not None:
+            if double.fixed.digest != item.digest:
+                return _conflict(item.key, double.fixed.id)
+            self.join(client, double.fixed.id)
+            return _ack(double, joined=True)
+        if item.key in known.keys:
+            row = known.keys[item.key]
+            if row.fixed.digest != item.digest:
+                return _conflict(item.key, row.fixed.id)
+            return "final", row.fixed.id, final_of_row(row)
+        return None
+
+    def _submit_new(
+        self, at: Instant, pack: Pack, queue: Queue, client: str, item: SubmitItem, needs: Needs, unmet: str
+    ) -> Ack:
+        counter, fn, digest, args, blob, key, _, options, delay_s, deadline_s = item
+        task_id = f"{client}:{counter}"
         if unmet and pack.spec.infeasible == "fail":
             return f"infeasible: {unmet}", task_id, None
-        options = item.options
-        if item.deadline_s is not None:
-            options = f'{options[:-1]}{"," if len(options) > 2 else ""}"deadline_at":{at.wall + item.deadline_s!r}}}'
-        fixed = TaskFixed(
-            task_id, pack.name, client, item.counter, item.key, item.fn, item.digest, item.args, item.blob, options,
-            at.wall,
-        )  # fmt: skip
-        task = Task(fixed, needs, at.wall + item.delay_s if item.delay_s > 0 else 0.0)
+        if deadline_s is not None:
+            options = f'{options[:-1]}{"," if len(options) > 2 else ""}"deadline_at":{at.wall + deadline_s!r}}}'
+        name = pack.spec.name
+        fixed = TaskFixed._make((task_id, name, client, counter, key, fn, digest, args, blob, options, at.wall))
+        task = Task(fixed, needs, at.wall + delay_s if delay_s > 0 else 0.0)
         self.live[task_id] = task
-        if item.key is not None:
-            self._keys[pack.name, item.key] = task
+        if key is not None:
+            self._keys[name, key] = task
         if task.options.deadline_at is not None:
             heappush(self._deadlines, (task.options.deadline_at, task_id))
-        self._journal.new_tasks.append(task)
-        self._journal.tasks[task_id] = task
-        self.counts[pack.name][TaskState.QUEUED] += 1
+        journal = self._journal
+        journal.new_tasks.append(task)
+        journal.tasks[task_id] = task
+        self.counts[name][TaskState.QUEUED] += 1
         queue.push(task, at.wall)
-        return "queued", task_id, None
+        return f"unmet: {unmet}" if unmet else "queued", task_id, None
 
     def _unmet(self, at: Instant, pack: Pack, needs: Needs) -> str:
         """Why no card can ever serve these needs, with numbers; empty when one can. Said once a set of needs."""
@@ -274,18 +283,19 @@ class TaskDesk:
 
     def _lease(self, at: Instant, pack: Pack, unit: Unit, task: Task, seq: int) -> Job:
         task.state = move(task.state, TaskEvent.GRANT)
-        self._journal.last_lease_no += 1
-        task.lease_no = self._journal.last_lease_no
+        journal = self._journal
+        journal.last_lease_no += 1
+        task.lease_no = lease_no = journal.last_lease_no
         task.term, task.turn_seq = pack.term, seq
         task.unit, task.boot = unit.card.unit, unit.boot
-        task.not_before = 0.0
-        task.cause = task.text = ""
-        unit.held[task.lease_no] = Held(task, at.mono)
+        if task.cause or task.not_before:
+            task.cause, task.text, task.not_before = "", "", 0.0
+        unit.held[lease_no] = Held(task, at.mono)
         counts = self.counts[pack.name]
         counts[TaskState.QUEUED] -= 1
         counts[TaskState.LEASED] += 1
         task.lane_at.leased += 1
-        self._journal.tasks[task.fixed.id] = task
+        journal.tasks[task.fixed.id] = task
         return job_of(task)
 
     # --- renewing and settling ----------------------------------------------------------------------------------
@@ -562,15 +572,17 @@ class TaskDesk:
 
 def _tell_story(task: Task, report: Report, cause: str) -> None:
     since, until = report.started_at, report.ended_at
-    task.story.append((task.attempts + 1, report.lease_no, task.unit, task.boot, cause, since, until, report.text))
+    start = (task.attempts + 1, report.lease_no, task.unit, task.boot, cause, since, until, report.text)
+    task.story = (*task.story, start)
     task.story_data = b""
 
 
 def job_of(task: Task) -> Job:
-    return Job(
-        task.lease_no, task.fixed.id, task.fixed.fn, task.fixed.args, task.fixed.blob, task.fixed.key or "",
-        task.attempts + 1, task.options.timeout_s, task.options.is_async, task.term,
-    )  # fmt: skip
+    fixed, options = task.fixed, task.options
+    return Job._make((
+        task.lease_no, fixed.id, fixed.fn, fixed.args, fixed.blob, fixed.key or "", task.attempts + 1,
+        options.timeout_s, options.is_async, task.term,
+    ))  # fmt: skip
 
 
 def _cancel_order(task: Task) -> tuple[int, bool, str]:
