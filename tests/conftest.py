@@ -16,7 +16,7 @@ import pytest
 from tests.ray.support import DenMaker
 
 # A busy machine is no fault of the code: how long an example takes is not judged.
-hypothesis.settings.register_profile("patient", hypothesis.settings(), deadline=None)
+hypothesis.settings.register_profile("patient", hypothesis.settings(), deadline=None, max_examples=50)
 hypothesis.settings.load_profile("patient")
 
 

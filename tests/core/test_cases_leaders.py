@@ -46,13 +46,13 @@ def led(count: int = 3, **fields: object) -> World:
 def test_P40_the_alpha_is_killed_at_twenty_random_points_and_no_task_is_lost_or_committed_twice() -> None:
     rng = random.Random(4)
     world = led(3, retry=NO_BUDGET)
-    ids = [each for _ in range(20) for each in world.submit("p", [task(rng.choice([0.0, 0.005, 0.01]))] * 100)]
+    ids = [each for _ in range(20) for each in world.submit("p", [task(rng.choice([0.0, 0.005, 0.01]))] * 50)]
     for _ in range(20):
         world.run(rng.uniform(0.0, 0.4))
         assert world.run_until(lambda: world.alpha("p") in {unit for unit, _ in world.alive()}, 30.0)
         world.crash(str(world.alpha("p")), tell=rng.random() < 0.8)
         if world.done(ids):
-            ids += world.submit("p", [task(0.01)] * 100)
+            ids += world.submit("p", [task(0.01)] * 50)
     world.settle()
     assert world.done(ids)
     assert len(world.events("AlphaCrowned")) > 10

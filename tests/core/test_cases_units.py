@@ -170,7 +170,7 @@ def test_P38_a_pack_grows_though_its_units_hold_one_task_at_a_time() -> None:
     assert world.run_until(lambda: len(world.members("p")) == 6, 3.0)
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(seed=st.integers(0, 10_000))
 def test_P39_whatever_bounds_are_set_the_pack_keeps_them(seed: int) -> None:
     rng = random.Random(seed)

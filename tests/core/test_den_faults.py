@@ -18,7 +18,7 @@ from wolfpack.model import Card, Nature, Offer, PackSpec, RetryPolicy, Timing
 SEEDS = (
     [int(os.environ["WOLFPACK_SEED"])]
     if "WOLFPACK_SEED" in os.environ
-    else range(int(os.environ.get("WOLFPACK_SEEDS", "20")))
+    else range(int(os.environ.get("WOLFPACK_SEEDS", "8")))
 )
 # Quick, but with the proportions of the profile `ray`.
 TIMING = Timing(name="test", heartbeat_s=0.1, silence_s=0.4, answer_s=0.12, lease_s=2.0)
