@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import inspect
 import json
 import os
 import pickle
+import types
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
@@ -19,13 +19,14 @@ import cloudpickle
 
 from wolfpack.core.wire import SubmitItem
 from wolfpack.errors import CallerError, PayloadNotPicklable, PayloadTooLarge, unknown_name
-from wolfpack.model import Needs, RetryPolicy, TaskOptions
-from wolfpack.plain import retry_from_plain, retry_to_plain
+from wolfpack.model import PRIORITY_MOST, Needs, RetryPolicy, TaskOptions
+from wolfpack.plain import retry_to_plain
 
 BLOB_BYTES = 1 << 20  # larger payloads travel aside
+KEY_MOST = 1024
+_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType)
 _PLAIN = (int, float, str, bytes, bool, type(None))
 _OPTIONS = {each.name for each in fields(TaskOptions)}
-_RETRY = {each.name for each in fields(RetryPolicy)}
 
 
 def plain_options(
@@ -50,15 +51,17 @@ def plain_options(
         if values.get("needs") is not None:
             values["needs"] = Needs.parse(values["needs"])
         if values.get("retry") is not None and not isinstance(values["retry"], RetryPolicy):
-            values["retry"] = _retry(values["retry"])
+            from wolfpack.config import retry_from_settings  # brings pydantic, and few calls need it
+
+            values["retry"] = retry_from_settings(values["retry"])
     except (TypeError, ValueError) as exc:
         raise CallerError(f"An option cannot be read: {exc}") from exc
     key = values.get("key")
-    if key is not None and (not isinstance(key, str) or not key):
-        raise CallerError(f"key must be a string that is not empty, not {key!r}")
+    if key is not None and not _is_key(key):
+        raise CallerError(f"key must be text of 1 to {KEY_MOST} bytes in UTF-8, not {key!r:.80}")
     priority = values.get("priority", 0)
-    if type(priority) is not int:
-        raise CallerError(f"priority must be a whole number, not {priority!r}")
+    if type(priority) is not int or abs(priority) > PRIORITY_MOST:
+        raise CallerError(f"priority must be a whole number within {PRIORITY_MOST}, not {priority!r:.80}")
     for name in ("deadline_s", "delay_s", "timeout_s"):
         seconds = values.get(name)
         if seconds is None and name != "delay_s":
@@ -71,11 +74,11 @@ def plain_options(
     return replace(base or TaskOptions(), **values)
 
 
-def _retry(value: Mapping[str, Any]) -> RetryPolicy:
-    for name in value:
-        if name not in _RETRY:
-            raise CallerError(str(unknown_name("field of retry", name, _RETRY)))
-    return retry_from_plain({**retry_to_plain(RetryPolicy()), **value})
+def _is_key(key: Any) -> bool:
+    try:
+        return isinstance(key, str) and 0 < len(key.encode()) <= KEY_MOST
+    except UnicodeEncodeError:  # a lone surrogate
+        return False
 
 
 class Calls:
@@ -121,10 +124,10 @@ class Calls:
         return item, code
 
     def _function(self, fn: Callable[..., Any]) -> tuple[str, bytes, str, bool]:
-        try:
+        # An object that is called, or a closure, may have changed since it was sent: only plain functions are kept.
+        is_plain = type(fn) in _FUNCTIONS and not getattr(fn, "__closure__", None)
+        if is_plain and fn in self._functions:
             return self._functions[fn]
-        except (KeyError, TypeError):
-            pass
         if not callable(fn):
             raise CallerError(f"submit takes a function first, not {type(fn).__name__} {fn!r:.80}")
         name = getattr(fn, "__qualname__", None) or repr(fn)
@@ -133,7 +136,7 @@ class Calls:
         except Exception as exc:
             raise PayloadNotPicklable(_blame_function(fn, name, exc)) from exc
         found = (hashlib.blake2b(code, digest_size=16).hexdigest(), code, name, inspect.iscoroutinefunction(fn))
-        with contextlib.suppress(TypeError):  # not every callable can be referenced weakly
+        if is_plain:
             self._functions[fn] = found
         return found
 

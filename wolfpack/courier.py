@@ -17,7 +17,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from wolfpack.core.wire import Submit, SubmitItem, pack, unpack
-from wolfpack.errors import DenClosed, KeyConflict, NeedInfeasible, QueueFull, WolfPackError, unknown_name
+from wolfpack.errors import (
+    CallerError,
+    DenClosed,
+    KeyConflict,
+    NeedInfeasible,
+    OperatorError,
+    QueueFull,
+    WolfPackError,
+    unknown_name,
+)
 from wolfpack.future import Future
 
 if TYPE_CHECKING:
@@ -141,15 +150,23 @@ class Courier:
 
     def _send_for_ever(self) -> None:
         while batch := self._take_batch():
-            try:
-                self._send(batch)
-            except Exception as exc:
-                error = exc if isinstance(exc, WolfPackError) else DenClosed(f"The den cannot be reached: {exc!r}")
-                for entry in batch:
-                    self._refuse(entry.future, error)
+            self._send_or_refuse(batch)
             with self._lock:
                 self._unacknowledged -= len(batch)
                 self._lock.notify_all()
+
+    def _send_or_refuse(self, batch: list[Entry]) -> None:
+        """Sends a batch; where one call in it cannot be taken, the others are sent without it."""
+        try:
+            self._send(batch)
+        except Exception as exc:
+            if len(batch) > 1 and not isinstance(exc, OperatorError | DenClosed | QueueFull):
+                self._send_or_refuse(batch[: len(batch) // 2])
+                self._send_or_refuse(batch[len(batch) // 2 :])
+                return
+            error = exc if isinstance(exc, WolfPackError) else CallerError(f"The call cannot be sent: {exc!r}")
+            for entry in batch:
+                self._refuse(entry.future, error)
 
     def _take_batch(self) -> list[Entry]:
         """The calls at the head of the outbox that go to one pack; empty when the den is closed."""
@@ -247,7 +264,7 @@ class Courier:
         for future in self._pending.pop(task_id, ()):
             try:
                 future._settle(state, cause, text, payload, blob, unit, story)
-            except Exception:
+            except BaseException:  # also a callback's SystemExit: the watch goes on for all others
                 log.exception("A callback of the future of %s failed.", task_id)
 
     def _watch_for_ever(self) -> None:
@@ -294,11 +311,11 @@ class Courier:
         with self._lock:
             self._closing = True
             self._lock.notify_all()
-        self._sender.join(5.0)
+        _join(self._sender, 5.0)
 
     def join(self) -> None:
         """Waits for the watch; the gateway is closed by now."""
-        self._watcher.join(6.0)
+        _join(self._watcher, 6.0)
 
     def abandon(self, text: str) -> None:
         """Settles what is left with `DenClosed`."""
@@ -308,3 +325,8 @@ class Courier:
                     with contextlib.suppress(Exception):
                         future.set_exception(DenClosed(text))
         self._pending.clear()
+
+
+def _join(thread: threading.Thread, timeout_s: float) -> None:
+    if thread is not threading.current_thread():  # the den may be closed from a callback of a future
+        thread.join(timeout_s)

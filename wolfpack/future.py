@@ -79,7 +79,7 @@ class Future(concurrent.futures.Future[Any]):
                 self.set_result(pickle.loads(data) if data else None)
             else:
                 self.set_exception(self._error(cause, text, data))
-        except Exception as exc:  # a value that cannot be loaded here must not leave the future hanging
+        except BaseException as exc:  # whatever loading the value raises must not leave the future hanging
             error = TaskFault(f"The result of {self.task_id} cannot be loaded here: {exc!r}", "FAULT", self.task_id)
             error.__cause__ = exc
             self.set_exception(error)
@@ -92,7 +92,7 @@ class Future(concurrent.futures.Future[Any]):
             pickled, trace = msgpack.unpackb(data)
             try:
                 error = pickle.loads(pickled) if pickled else TaskFault(text, cause, self.task_id)
-            except Exception as exc:  # its class is not importable here, or will not be rebuilt
+            except BaseException as exc:  # its class is not importable here, or will not be rebuilt
                 error = TaskFault(f"{text} (and it cannot be loaded here: {exc!r})", cause, self.task_id)
             if not isinstance(error, BaseException):
                 error = TaskFault(text, cause, self.task_id)

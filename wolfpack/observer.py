@@ -74,7 +74,8 @@ class Observer:
 
     def join(self) -> None:
         self._stop.set()
-        self._thread.join(6.0)
+        if self._thread is not threading.current_thread():  # a handler may close the den
+            self._thread.join(6.0)
 
     def _observe(self) -> None:
         while not self._stop.is_set():

@@ -52,11 +52,15 @@ def retry_from_plain(plain: Mapping[str, Any]) -> RetryPolicy:
     Raises:
         ValueError: this is not a retry policy; the text says why.
     """
-    return _build(
+    policy = _build(
         RetryPolicy,
         plain,
         {"retry_on": tuple, "never_on": tuple, "on_oom": needs_from_plain},
     )
+    numbers = (policy.max_attempts, policy.max_evictions, policy.backoff_s, policy.backoff_max_s)
+    if not all(isinstance(number, (int, float)) for number in numbers):
+        raise ValueError(f"this is not a RetryPolicy: its budgets and pauses must be numbers, not {numbers!r:.120}")
+    return policy
 
 
 def card_to_json(card: Card) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import time
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
@@ -96,6 +97,21 @@ def test_scaling_up_by_hand_wakes_members_without_work(make_den):
     wait_until(lambda: den.pack().stats()["members"] == 2, 60)
     reasons = [event.reason for event in events(den, wolfpack.PackScaled)]
     assert any("by hand" in reason for reason in reasons)
+
+
+def test_an_idle_den_writes_nothing(make_den):
+    pack = PackSpec(name="work", fewest=2, most=2)
+    den = make_den(units=cards(count=2, sleep_after_s=600.0), packs=(pack,))
+    wait_until(lambda: den.pack().stats()["members"] == 2 and den.pack().stats()["plan"], 60)
+    before = [den.stats()["commits"]]
+
+    def calm():
+        before.append(den.stats()["commits"])
+        return before[-1] == before[-2]
+
+    wait_until(calm, 20, every_s=0.5)
+    time.sleep(1.5)  # six heartbeats in which nothing must happen
+    assert before[-1] == den.stats()["commits"]
 
 
 def test_orders_by_hand_wake_release_and_put_to_sleep(make_den):

@@ -21,11 +21,11 @@ from wolfpack.config.document import read_document
 from wolfpack.config.faults import config_error
 from wolfpack.config.fields import schema as _schema
 from wolfpack.config.fields import validate
-from wolfpack.config.settings import changed, pack_from_settings
+from wolfpack.config.settings import changed, pack_from_settings, retry_from_settings
 from wolfpack.config.spec import den_spec
 from wolfpack.model import Card, DenSpec, Offer, PackSpec
 
-__all__ = ["changed", "laptop_spec", "load", "pack_from_settings", "schema"]
+__all__ = ["changed", "laptop_spec", "load", "pack_from_settings", "retry_from_settings", "schema"]
 
 
 def load(path: str | os.PathLike[str]) -> DenSpec:

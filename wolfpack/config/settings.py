@@ -9,8 +9,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from wolfpack.config.models import PackFile
-from wolfpack.config.spec import pack_spec
+from wolfpack.config.models import PackFile, RetryFile
+from wolfpack.config.spec import pack_spec, retry_policy
 from wolfpack.errors import CallerError, unknown_name
 from wolfpack.model import DenSpec, Needs, PackSpec, RetryPolicy
 from wolfpack.plain import retry_to_plain
@@ -44,11 +44,41 @@ def pack_from_settings(
     try:
         spec = pack_spec(name, PackFile.model_validate(fields_given))
     except ValidationError as exc:
-        lines = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in exc.errors()]
-        raise CallerError(f"Pack {name!r} cannot be made:\n" + "\n".join(lines)) from exc
+        raise CallerError(f"Pack {name!r} cannot be made:\n{_told(exc)}") from exc
     if spec.fewest > spec.most:
         raise CallerError(f"Pack {name!r} cannot be made: size must be [fewest, most], not {list(size)}.")
     return spec
+
+
+def retry_from_settings(value: Any) -> RetryPolicy:
+    """A retry policy from the mapping that pack.yaml has; exception types may be given as classes too.
+
+    Raises:
+        CallerError: each field that cannot be, a line each.
+    """
+    if not isinstance(value, Mapping):
+        raise CallerError(f"retry must be a mapping such as {{'max_attempts': 5}}, not {value!r:.80}")
+    fields_given = dict(value)
+    for name in fields_given:
+        if name not in RetryFile.model_fields:
+            raise CallerError(str(unknown_name("field of retry", str(name), RetryFile.model_fields)))
+    for name in ("retry_on", "never_on"):
+        if isinstance(fields_given.get(name), (list, tuple)):
+            fields_given[name] = [_class_name(each) for each in fields_given[name]]
+    try:
+        return retry_policy(RetryFile.model_validate(fields_given))
+    except ValidationError as exc:
+        raise CallerError(f"This retry cannot be:\n{_told(exc)}") from exc
+
+
+def _class_name(value: Any) -> Any:
+    if isinstance(value, type) and issubclass(value, BaseException):
+        return f"{value.__module__}.{value.__qualname__}"
+    return value
+
+
+def _told(exc: ValidationError) -> str:
+    return "\n".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in exc.errors())
 
 
 def changed(spec: DenSpec, changes: Mapping[str, Any]) -> DenSpec:

@@ -242,11 +242,11 @@ def pack_spec(name: str, pack: PackFile) -> PackSpec:
         priority=pack.priority,
         lendable=pack.lendable,
         infeasible=pack.infeasible,
-        retry=_retry(pack.retry),
+        retry=retry_policy(pack.retry),
     )
 
 
-def _retry(retry: RetryFile) -> RetryPolicy:
+def retry_policy(retry: RetryFile) -> RetryPolicy:
     return RetryPolicy(
         max_attempts=retry.max_attempts,
         max_evictions=retry.max_evictions,

@@ -22,6 +22,7 @@ from wolfpack.events import OperatorActed, PackCreated, PackDropped, PackScaled
 from wolfpack.model import Card, Needs, PackSpec, Readiness, Role, TaskState, Timing, UnitRecord, natural_key
 from wolfpack.plain import pack_to_json
 
+SIZE_MOST = 10_000
 CLOSED_META = "closed_packs"  # the ledger's note of packs that were drained by hand
 
 
@@ -249,8 +250,10 @@ class Book:
             CallerError: the bounds are not 0 <= fewest <= most.
         """
         pack = self.pack(name)
-        if not 0 <= fewest <= most:
-            raise CallerError(f"A pack's size must be 0 <= fewest <= most, not [{fewest}, {most}].")
+        if not (type(fewest) is type(most) is int and 0 <= fewest <= most <= SIZE_MOST):
+            raise CallerError(
+                f"A pack's size must be whole numbers 0 <= fewest <= most <= {SIZE_MOST}, not [{fewest}, {most}]."
+            )
         before = len(self.desk.members.get(name, {}))
         pack.spec = replace(pack.spec, fewest=fewest, most=most)
         self.journal.packs[name] = pack
@@ -362,6 +365,7 @@ class Book:
             "refused_writes": self.journal.refused_writes,
             "ghosts": self.journal.ghosts_counted,
             "epoch": self.epoch,
+            "commits": self.journal.commit_no,
             "units": {"cards": len(present), "awake": awake},
             "cost": {
                 "spent": self.cost,

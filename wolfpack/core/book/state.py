@@ -12,7 +12,7 @@ import msgpack
 from wolfpack.core.retry import pinned_needs
 from wolfpack.core.rows import PackRow, TaskFixed, TaskMutable, TaskRow, UnitRow
 from wolfpack.core.wire import Final
-from wolfpack.model import Card, Needs, PackSpec, Readiness, RetryPolicy, TaskState
+from wolfpack.model import PRIORITY_MOST, Card, Needs, PackSpec, Readiness, RetryPolicy, TaskState
 from wolfpack.plain import card_from_json, card_to_json, pack_from_json, pack_to_json, retry_from_plain
 
 
@@ -38,8 +38,11 @@ class Options(NamedTuple):
 def _read_options(text: str) -> Options:
     plain: dict[str, Any] = json.loads(text)
     retry = plain.get("retry")
+    priority = plain.get("priority", 0)
+    if type(priority) is not int or abs(priority) > PRIORITY_MOST:
+        raise ValueError(f"a priority must be a whole number within {PRIORITY_MOST}, not {priority!r:.40}")
     return Options(
-        int(plain.get("priority", 0)),
+        priority,
         plain.get("timeout_s"),
         retry_from_plain(retry) if retry else None,
         bool(plain.get("is_async", False)),

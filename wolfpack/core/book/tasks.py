@@ -15,12 +15,12 @@ from math import ceil
 
 from wolfpack.core.book.journal import Journal
 from wolfpack.core.book.queue import Queue
-from wolfpack.core.book.state import Held, Instant, Pack, ParkedTurn, Task, Unit, final_of_row, needs_from_json
+from wolfpack.core.book.state import Held, Instant, Options, Pack, ParkedTurn, Task, Unit, final_of_row, needs_from_json
 from wolfpack.core.retry import find_unpin_reason, judge, pinned_offer
 from wolfpack.core.rows import TaskFixed, TaskRow
 from wolfpack.core.tasks import TaskEvent, move
 from wolfpack.core.wire import Final, Submit, SubmitItem
-from wolfpack.errors import QueueFull
+from wolfpack.errors import CallerError, QueueFull
 from wolfpack.events import FirstLease, NeedUnmet, TaskDied, TaskPinned
 from wolfpack.model import FINAL_STATES, Cause, Job, Needs, Readiness, Report, TaskState
 
@@ -109,7 +109,9 @@ class TaskDesk:
 
         Raises:
             QueueFull: the pack's `queue_max` leaves no room for the batch; nothing was queued.
+            CallerError: an item says something that cannot be; nothing was queued.
         """
+        _check(submit)
         pack = self._packs[submit.pack]
         queue = self.queues.setdefault(pack.name, Queue())
         counts = self.counts.setdefault(pack.name, Counter())
@@ -575,6 +577,17 @@ def _tell_story(task: Task, report: Report, cause: str) -> None:
     start = (task.attempts + 1, report.lease_no, task.unit, task.boot, cause, since, until, report.text)
     task.story = (*task.story, start)
     task.story_data = b""
+
+
+def _check(submit: Submit) -> None:
+    """All or nothing: what an item says is read before any of them is queued."""
+    try:
+        for text in {item.options for item in submit.items}:
+            Options.read(text)
+        for text in {item.needs for item in submit.items if item.needs is not None}:
+            needs_from_json(text)
+    except (ValueError, TypeError, AttributeError) as exc:
+        raise CallerError(f"A task of client {submit.client} cannot be read: {exc}") from exc
 
 
 def job_of(task: Task) -> Job:
