@@ -28,9 +28,10 @@ def test_the_options_of_the_call_win_over_those_of_the_function():
 def test_retry_is_the_mapping_of_pack_yaml_and_takes_exception_classes():
     found = options(retry={"max_attempts": 5, "retry_on": [ValueError, "OSError"], "on_oom": {"memory_gb": 4}}).retry
 
-    assert RetryPolicy(
-        max_attempts=5, retry_on=("builtins.ValueError", "OSError"), on_oom=Needs.parse({"memory_gb": 4})
-    ) == found
+    assert (
+        RetryPolicy(max_attempts=5, retry_on=("builtins.ValueError", "OSError"), on_oom=Needs.parse({"memory_gb": 4}))
+        == found
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Plans: the ladder, pending orders, explanations, who sleeps and who leaves."""
 
-# ruff: noqa: SIM300 (the expected value stands first)
-
 from __future__ import annotations
 
 from typing import Any

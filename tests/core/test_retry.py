@@ -1,7 +1,5 @@
 """What the end of a lease costs its task: blame, budgets, back-off, pins."""
 
-# ruff: noqa: SIM300 (the expected value stands first)
-
 from __future__ import annotations
 
 import random

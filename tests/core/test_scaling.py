@@ -1,7 +1,5 @@
 """The size of a pack from its work: the formula, the patience in shrinking, and the fair share of leases."""
 
-# ruff: noqa: SIM300 (the expected value stands first)
-
 from __future__ import annotations
 
 import math

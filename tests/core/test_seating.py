@@ -1,7 +1,5 @@
 """Seating units on sub-packs: nobody sits where somebody rarer is needed."""
 
-# ruff: noqa: SIM300 (the expected value stands first)
-
 from __future__ import annotations
 
 from itertools import combinations

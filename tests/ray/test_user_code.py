@@ -208,3 +208,42 @@ def test_P23_a_set_up_that_raises_quarantines_its_card_and_others_serve(make_den
     assert "no_such_thing" in event.reason
     assert 9 == pack.submit(work.square, 3).result(60)
     assert not needy.done()
+
+
+def test_whatever_is_sent_to_keeper_and_units_is_refused_and_nothing_dies(make_den):
+    import ray
+
+    den = make_den(wolves=1)
+    assert 4 == den.pack().submit(work.square, 2).result(60)
+    keeper = ray.get_actor("keeper", namespace=den.name)
+    pid = den._ask("status")["pid"]
+    calls = [
+        *(
+            getattr(keeper, method).remote(data)
+            for method in ("submit", "turn", "report", "move", "claim")
+            for data in (b"", b"\xc1garbage", b"\x93\x01\x02\x03", 5, None)
+        ),
+        keeper.hold_tether.remote(5),
+        keeper.let_go.remote(None, 5),
+        keeper.watch.remote([], 0),
+        keeper.look.remote("c", 5),
+        keeper.cancel.remote([5], False),
+        keeper.publish.remote("me", [("x", "no json")]),
+        keeper.checkpoint.remote("grey-0", 1, 5),
+        keeper.hello.remote("grey-0", 1, "pid", 5),
+        keeper.scale.remote("work", "0", "2", ""),
+        keeper.create_pack.remote({"name": "x"}),
+        keeper.order_unit.remote("grey-0", "dance", None, ""),
+        keeper.why.remote(5),
+    ]
+    for call in calls:
+        with pytest.raises(Exception, match=r"."):
+            ray.get(call, timeout=30)
+    (unit,) = [unit for unit in den.units() if unit.pid]
+    actor = ray.get_actor(f"{unit.id}#{unit.boot}", namespace=den.name)
+    for call in (actor.hunt.remote(b"\xc1"), actor.howl.remote(b"\x01")):
+        with pytest.raises(Exception, match=r"."):
+            ray.get(call, timeout=30)
+
+    assert 9 == den.pack().submit(work.square, 3).result(60)
+    assert (pid, unit.pid) == (den._ask("status")["pid"], next(u.pid for u in den.units() if u.pid))

@@ -23,6 +23,7 @@ from typing import Any
 import ray
 from ray.exceptions import RayActorError
 
+from wolfpack.core import shapes
 from wolfpack.core.book import Book, Instant
 from wolfpack.core.book.journal import AskToLead, CreateUnit, EndUnit, Instruct, Order, Summon
 from wolfpack.core.book.state import final_of_row
@@ -43,6 +44,7 @@ TICK_S = 0.05
 PARK_S = 5.0  # a watch without news is answered after so long
 TETHER_S = 5.0  # the den ends so long after its last tether
 FIRST_TETHER_S = 120.0  # or so long after its birth, if no driver ever showed one
+ORDERS = ("wake", "sleep", "release", "recall")
 FORGET_S = 120.0  # a client that watches no more is forgotten after so long
 FORGIVE_S = 0.5  # a tick later than this was a pause of our own
 
@@ -315,6 +317,7 @@ class Keeper:
 
     async def hold_tether(self, name: str) -> None:
         """A driver shows its tether: the den lives while one does."""
+        shapes.check_names("a tether", name)
         book = await self._ready()
         if name not in self._tethers:
             self._tethers.add(name)
@@ -325,6 +328,7 @@ class Keeper:
 
     async def let_go(self, name: str, reason: str) -> bool:
         """A driver leaves on purpose; says whether the den ends now, since it was the last."""
+        shapes.check_names("a tether", name)
         await self._ready()
         self._drop_tether(name)
         ends = not self._tethers and not self._detached
@@ -382,6 +386,8 @@ class Keeper:
     # --- calls of units -----------------------------------------------------------------------------------------
 
     async def hello(self, unit: str, boot: int, pid: int, node: str) -> bytes:
+        shapes.check_names("a unit or node", unit, node)
+        shapes.check_whole("a boot or pid", boot, pid)
         book = await self._ready()
         where = book.hello(self._now(), unit, boot, pid, node)
         if not where.end:
@@ -393,18 +399,21 @@ class Keeper:
         return pack(where._replace(commit_no=commit_no))
 
     async def birth_failed(self, unit: str, boot: int, reason: str) -> None:
+        shapes.check_names("a unit", unit)
+        reason = str(reason)[:4000]
         book = await self._ready()
         book.desk.birth_failed(self._now(), unit, boot, reason)
         await self._durable()
 
     async def claim(self, data: bytes) -> bytes:
-        claim = Claim(*unpack(data))
+        claim = shapes.check_claim(Claim(*unpack(data)))
         book = await self._ready(claim.seen_commit)
         verdict = book.claim(self._now(), claim)
         commit_no = await self._durable()
         return pack(verdict._replace(commit_no=commit_no))
 
     async def release(self, pack_name: str, term: int, unit: str, boot: int) -> bool:
+        shapes.check_names("a pack or unit", pack_name, unit)
         book = await self._ready()
         released = book.release(self._now(), pack_name, term, unit, boot)
         await self._durable()
@@ -412,7 +421,7 @@ class Keeper:
 
     async def turn(self, data: bytes) -> bytes:
         """An alpha's turn. Raises `Deposed` when its term is over."""
-        turn = read_turn(data)
+        turn = shapes.check_turn(read_turn(data))
         book = await self._ready(turn.seen_commit)
         key = (turn.pack, turn.term, turn.seq)
         future = self._turns.get(key)
@@ -438,16 +447,18 @@ class Keeper:
         return reply
 
     async def report(self, data: bytes) -> bytes:
-        report = read_keeper_report(data)
+        report = shapes.check_keeper_report(read_keeper_report(data))
         book = await self._ready(report.seen_commit)
         return await self._placed(book.report(self._now(), report))
 
     async def move(self, data: bytes) -> bytes:
-        move = read_move(data)
+        move = shapes.check_move(read_move(data))
         book = await self._ready(move.seen_commit)
         return await self._placed(book.move(self._now(), move))
 
     async def checkpoint(self, unit: str, boot: int, state: bytes) -> bool:
+        if type(state) is not bytes:
+            raise ValueError("a day job's state is bytes")
         book = await self._ready()
         kept = book.desk.checkpoint(self._now(), unit, boot, state)
         await self._durable()
@@ -467,6 +478,8 @@ class Keeper:
         return bytes(code)
 
     async def plan_failed(self, pack_name: str, unit: str, reason: str) -> None:
+        shapes.check_names("a pack or unit", pack_name, unit)
+        reason = str(reason)[:4000]
         book = await self._ready()
         log.error("Planning of %s failed: %s", pack_name, reason)
         book.journal.publish(self._now(), PlanFailed(pack=pack_name, reason=reason), unit)
@@ -474,8 +487,10 @@ class Keeper:
 
     async def publish(self, producer: str, events: list[tuple[str, str]]) -> int:
         """Stores events of users; returns the number of the last."""
+        shapes.check_names("a producer", producer)
+        checked = shapes.check_events(events)
         book = await self._ready()
-        for name, fields in events:
+        for name, fields in checked:
             book.journal.publish_encoded(self._now(), name, fields, producer)
         number = book.journal.last_event_no
         await self._durable()
@@ -495,7 +510,7 @@ class Keeper:
 
     async def submit(self, data: bytes) -> bytes:
         """Queues a batch; answered when it is durable."""
-        submit = read_submit(data)
+        submit = shapes.check_submit(read_submit(data))
         book = await self._ready(submit.seen_commit)
         if self._closing:
             raise CallerError(f"The den {self._spec.den!r} is closing and takes no new tasks.")
@@ -522,11 +537,13 @@ class Keeper:
 
     async def watch(self, client: str, cursor: int) -> bytes:
         """Finished tasks of one client after its cursor, as soon as there are any."""
+        shapes.check_client(client)
+        shapes.check_whole("a cursor", cursor)
         book = await self._ready()
         if self._parked > MANY_CALLS // 2:
             raise LedgerUnavailable("The keeper has too many parked calls; ask again.")
-        self._parked += 1
         self._watched[client] = time.monotonic()
+        self._parked += 1
         try:
             end = time.monotonic() + PARK_S
             while True:
@@ -544,6 +561,8 @@ class Keeper:
 
     async def look(self, client: str, task_ids: list[str]) -> bytes:
         """The present state of tasks, and their ends; living ones join this client's watch."""
+        shapes.check_client(client)
+        task_ids = shapes.check_list("tasks", task_ids)
         book = await self._ready()
         await self._durable()
         answer: list[Any] = []
@@ -564,16 +583,19 @@ class Keeper:
         return pack(answer)
 
     async def cancel(self, task_ids: list[str], kill: bool) -> list[str]:
+        task_ids = shapes.check_list("tasks", task_ids)
         book = await self._ready()
         found = book.cancel(self._now(), task_ids, kill=kill)
         await self._durable()
         return found
 
     async def why(self, task_id: str) -> str:
+        shapes.check_names("a task", task_id)
         book = await self._ready()
         return book.why(self._now(), task_id, await self._find_row(task_id))
 
     async def attempts(self, task_id: str) -> list[Any]:
+        shapes.check_names("a task", task_id)
         book = await self._ready()
         return book.attempts(task_id, await self._find_row(task_id))
 
@@ -622,6 +644,8 @@ class Keeper:
         return self._durable_event_no
 
     async def create_pack(self, spec: PackSpec) -> None:
+        if not isinstance(spec, PackSpec):
+            raise TypeError(f"a pack is described by a PackSpec, not by {type(spec).__name__}")
         await self._act(lambda book: book.create_pack(self._now(), spec))
 
     async def scale(self, name: str, fewest: int, most: int, reason: str) -> None:
@@ -634,6 +658,10 @@ class Keeper:
         await self._act(lambda book: book.drop_pack(self._now(), name, reason))
 
     async def order_unit(self, unit: str, order: str, grace_s: float | None, reason: str) -> None:
+        if order not in ORDERS:
+            raise CallerError(str(unknown_name("order", str(order), ORDERS)))
+        if grace_s is not None and not 0 <= grace_s < float("inf"):
+            raise CallerError(f"grace_s must be seconds, at least 0, not {grace_s!r}")
         await self._act(lambda book: book.order_unit(self._now(), unit, order, grace_s, reason))
 
     async def _act(self, change: Callable[[Book], None]) -> None:
@@ -659,6 +687,7 @@ class Keeper:
         return await self._each_dead(task_ids, lambda book, row: book.drop_dead(row))
 
     async def _each_dead(self, task_ids: list[str], change: Callable[[Book, TaskRow], None]) -> list[str]:
+        task_ids = shapes.check_list("tasks", task_ids)
         book = await self._ready()
         await self._durable()
         rows = await self._ask_ledger(lambda ledger: ledger.find_tasks(task_ids))

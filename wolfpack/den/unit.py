@@ -20,6 +20,7 @@ from ray.exceptions import RayActorError, RayTaskError
 from wolfpack.core import errands as e
 from wolfpack.core.howls import Howl
 from wolfpack.core.member import Brain
+from wolfpack.core.shapes import check_hunt
 from wolfpack.core.wire import (
     Hunt,
     HuntReply,
@@ -360,7 +361,7 @@ class UnitActor:
 
     async def hunt(self, data: bytes) -> bytes:
         """A member's call for work. Parked until there is some, or for a while."""
-        hunt = read_hunt(data)
+        hunt = check_hunt(read_hunt(data))
         future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._parked[hunt.unit, hunt.n] = future
         self._step(e.HuntArrived(hunt=hunt))

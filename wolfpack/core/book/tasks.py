@@ -16,7 +16,7 @@ from math import ceil
 from wolfpack.core.book.journal import Journal
 from wolfpack.core.book.queue import Queue
 from wolfpack.core.book.state import Held, Instant, Options, Pack, ParkedTurn, Task, Unit, final_of_row, needs_from_json
-from wolfpack.core.retry import find_unpin_reason, judge, pinned_offer
+from wolfpack.core.retry import Verdict, find_unpin_reason, judge, pinned_offer
 from wolfpack.core.rows import TaskFixed, TaskRow
 from wolfpack.core.tasks import TaskEvent, move
 from wolfpack.core.wire import Final, Submit, SubmitItem
@@ -362,13 +362,19 @@ class TaskDesk:
         cause = Cause(report.cause)
         if task.cancel and task.cause == Cause.EXPIRED and cause is not Cause.DONE:
             cause = Cause.EXPIRED  # however its unit ended it: the deadline is why
-        verdict = judge(
-            cause=cause, started=report.started, policy=policy, attempts=task.attempts, failures=task.failures,
-            evictions=task.evictions, solo=task.solo, pinned=task.pinned, alone=alone,
-            cancel=task.cancel and cause is not Cause.EXPIRED,
-            progressed=report.progressed, kinds=report.kinds, retry_after_s=report.retry_after_s, needs=task.needs,
-            blameless=blameless, rng=self._journal.rng,
-        )  # fmt: skip
+        try:
+            verdict = judge(
+                cause=cause, started=report.started, policy=policy, attempts=task.attempts, failures=task.failures,
+                evictions=task.evictions, solo=task.solo, pinned=task.pinned, alone=alone,
+                cancel=task.cancel and cause is not Cause.EXPIRED, progressed=report.progressed, kinds=report.kinds,
+                retry_after_s=report.retry_after_s, needs=task.needs, blameless=blameless, rng=self._journal.rng,
+            )  # fmt: skip
+        except Exception as exc:  # one task that cannot be judged must not stop the pack
+            verdict = Verdict(
+                event=TaskEvent.BURY, attempts=task.attempts + report.started, failures=task.failures,
+                evictions=task.evictions, not_before_delay_s=0.0, solo=task.solo, pinned=task.pinned,
+                needs=task.needs, reason=f"its retry policy cannot be applied: {exc}",
+            )  # fmt: skip
         before = task.state
         after = move(before, verdict.event)
         if before is TaskState.LEASED:
