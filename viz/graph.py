@@ -30,8 +30,8 @@ from typing import Any
 import networkx as nx
 
 from viz.state import DenView, PackView, UnitView, fold
-from wolfpack.events import AlphaCrowned, AlphaDeposed, Recorded
 from wolfpack import Nature, Readiness, Role, natural_key
+from wolfpack.events import AlphaCrowned, AlphaDeposed, Recorded
 
 COUNCIL = 7  # only so many of the highest ranks pretend
 LABEL_CHARS = 12  # of a line of a label

@@ -16,8 +16,8 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from wolfpack import events as ev
 from wolfpack import Nature, Readiness, Role, natural_key
+from wolfpack import events as ev
 
 SEATS_KEPT = 8  # a pack of so few seats keeps them all
 REIGNS_KEPT = 64  # the newest terms of a pack that its view remembers
