@@ -380,3 +380,22 @@ def test_a_program_that_keeps_the_file_locked_is_told(path: Path, monkeypatch: p
             ledger.commit(submit(1))
         shell.execute("ROLLBACK")
         assert ledger.commit(submit(1)) == 1
+
+
+@pytest.mark.parametrize("done", ["deleted", "replaced"])
+def test_a_ledger_that_was_removed_while_in_use_takes_no_more_commits(tmp_path: Path, done: str) -> None:
+    path = tmp_path / "den.db"
+    ledger = SqliteLedger(path)
+    ledger.open(create=True)
+    ledger.commit(Writes(meta={"a": "1"}))
+    path.rename(tmp_path / "away.db")
+    if done == "replaced":
+        path.write_bytes(b"")
+    with pytest.raises(LedgerMissing, match="put it back"):
+        ledger.commit(Writes(meta={"a": "2"}))
+    if done == "replaced":
+        path.unlink()
+    (tmp_path / "away.db").rename(path)
+
+    assert ledger.commit(Writes(meta={"a": "3"})) > 0
+    ledger.close()

@@ -161,7 +161,7 @@ class Calls:
             raise PayloadNotPicklable(f"The arguments of {name} cannot be sent together: {exc}") from exc
 
     def _write_blob(self, counter: int, data: bytes) -> str:
-        self._blobs.mkdir(parents=True, exist_ok=True)
+        self._blobs.mkdir(exist_ok=True)
         path = self._blobs / f"{self._client}_{counter}-args"
         with open(path, "wb") as file:
             file.write(data)

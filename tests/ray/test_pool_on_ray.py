@@ -102,7 +102,7 @@ def test_scaling_up_by_hand_wakes_members_without_work(make_den):
 def test_an_idle_den_writes_nothing(make_den):
     pack = PackSpec(name="work", fewest=2, most=2)
     den = make_den(units=cards(count=2, sleep_after_s=600.0), packs=(pack,))
-    wait_until(lambda: den.pack().stats()["members"] == 2 and den.pack().stats()["plan"], 60)
+    wait_until(lambda: [unit.readiness for unit in den.units()] == [Readiness.AWAKE] * 2, 60)
     before = [den.stats()["commits"]]
 
     def calm():

@@ -141,7 +141,8 @@ class Gateway:
                 self.is_closed = True
                 raise DenClosed(f"The den {self.spec.den!r} was closed.") from exc
             except (RayActorError, GetTimeoutError, LedgerUnavailable) as exc:
-                last = exc
+                if not isinstance(last, LedgerUnavailable) or isinstance(exc, LedgerUnavailable):
+                    last = exc  # the reason that the keeper gave says more than that it is silent now
                 time.sleep(AGAIN_S)
             except RayTaskError as exc:
                 raise _plain(exc) from None

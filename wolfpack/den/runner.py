@@ -199,7 +199,8 @@ def write_durably(path: str, data: bytes) -> None:
     """
     folder = os.path.dirname(path)
     try:
-        os.makedirs(folder, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(folder)  # beside the ledger: a folder above that is gone is not made anew
         with open(path, "wb") as file:
             file.write(data)
             file.flush()

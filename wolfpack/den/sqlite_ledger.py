@@ -51,6 +51,7 @@ class SqliteLedger:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = Path(path).absolute()
         self._pack = form.packer()
+        self._identity: tuple[int, int] | None = None  # of the file that was opened
         self._lock: Lock | None = None
         self._mark: Mark | None = None
         self._con: sqlite3.Connection | None = None
@@ -78,6 +79,7 @@ class SqliteLedger:
                     create_file(path)
                 self._book, loaded, self._live, self._clients = load(path)
                 self._con = self._connect()
+                self._identity = _identity(self._path)
                 loaded.epoch = self._take_epoch()
                 self._mark = Mark(path, MarkNumbers(self._book.ident, self._book.epoch, self._book.commit_no))
             except BaseException:
@@ -153,6 +155,11 @@ class SqliteLedger:
 
     def commit(self, writes: Writes) -> int:
         with self._explained("written"):
+            if _identity(self._path) != self._identity:
+                raise LedgerMissing(
+                    f"The ledger {self._path} was removed, or another file was put in its place, while it was in use. "
+                    "Nothing was written; put it back."
+                )
             with self._transaction() as con:
                 book, born, gone, clients = self._write(con, writes)
             self._book = book
@@ -413,3 +420,12 @@ class SqliteLedger:
         return LedgerError(
             f"Nothing was written to {self._path}: {what}. This is a bug of Wolf Pack; please report it."
         )
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Which file this is: a commit into one that has no name any more would be lost with the process."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

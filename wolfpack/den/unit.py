@@ -83,15 +83,13 @@ class UnitActor:
     async def _be_born(self) -> None:
         """Readies the hands, says hello, and starts to think. A birth that fails is told to the keeper."""
         collect_rarely()
-        folder = blob_folder(self._spec)
-        os.makedirs(folder, exist_ok=True)
         self._pool = HandsPool(
             self._card.hands,
             unit=self._card.unit,
             boot=self._boot,
             memory_bytes=self._card.memory_bytes,
             folder=self._spec.folder,
-            blobs=folder,
+            blobs=blob_folder(self._spec),
             payload_max_bytes=self._spec.payload_max_bytes,
             get_code=self._get_code,
             on_report=self._on_report,
