@@ -144,6 +144,17 @@ def test_a_den_whose_driver_was_killed_ends_by_itself_and_leaves_no_process(make
         wait_until(lambda: ray.get_actor("keeper", namespace=name) is None, 20)
 
 
+def test_a_process_that_a_task_hid_by_forking_twice_ends_with_its_den(make_den):
+    den = make_den(wolves=1)
+    pid = den.pack().submit(work.hide_a_process).result(60)
+    os.kill(pid, 0)
+    den.close()
+
+    wait_until(
+        lambda: not Path(f"/proc/{pid}").exists() or "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text(), 10
+    )
+
+
 def test_P28_a_den_closes_in_bounded_time_with_work_running(make_den):
     import time
 

@@ -8,6 +8,7 @@ came meanwhile. A commit that fails ends the process: Ray makes a new keeper, wh
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import os
@@ -39,6 +40,7 @@ log = logging.getLogger("wolfpack.keeper")
 TICK_S = 0.05
 TETHER_S = 5.0  # the den ends so long after its last tether
 FIRST_TETHER_S = 120.0  # or so long after its birth, if no driver ever showed one
+CLEAN_UP_S = 3.0  # a unit of a den that ends has so long to end its hands
 FORGET_S = 120.0  # a client that watches no more is forgotten after so long
 FORGIVE_S = 0.5  # a tick later than this was a pause of our own
 
@@ -277,6 +279,12 @@ class Keeping:
             pass
         self._handles.forget(unit, boot)
 
+    async def _end_unit(self, unit: str, boot: int) -> None:
+        """Lets a unit end its hands with all they started, then ends its process, whatever it does."""
+        with contextlib.suppress(PeerGone, RayActorError, TimeoutError):
+            await asyncio.wait_for(self._handles.call(unit, boot, "clean_up"), CLEAN_UP_S)
+        await self._kill(unit, boot)
+
     def _hold(self, unit: str, boot: int) -> None:
         if (unit, boot) not in self._held:
             self._held.add((unit, boot))
@@ -367,7 +375,7 @@ class Keeping:
             for unit in self._book.units.values()
             if unit.readiness in (Readiness.AWAKE, Readiness.DRAINING, Readiness.WAKING)
         ]
-        await asyncio.gather(*(self._kill(unit, boot) for unit, boot in living), return_exceptions=True)
+        await asyncio.gather(*(self._end_unit(unit, boot) for unit, boot in living), return_exceptions=True)
         await self._durable()
         self._ended = True
         ledger = self._ledger

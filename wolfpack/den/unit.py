@@ -136,15 +136,20 @@ class UnitActor:
             return
         self._ending = True
         log.info("%s (boot %d) ends: %s", self._card.unit, self._boot, reason)
+        await self.clean_up()
+        ray.kill(ray.get_runtime_context().current_actor, no_restart=True)
+        await asyncio.sleep(2.0)
+        os._exit(0)
+
+    async def clean_up(self) -> None:
+        """Ends day job and hands with all they started; this unit does nothing more."""
+        self._ending = True
         if self._timer is not None:
             self._timer.cancel()
         if self._day_job is not None:
             await self._day_job.stop()
         if self._pool is not None:
             await self._pool.stop()
-        ray.kill(ray.get_runtime_context().current_actor, no_restart=True)
-        await asyncio.sleep(2.0)
-        os._exit(0)
 
     # --- thinking -----------------------------------------------------------------------------------------------
 
