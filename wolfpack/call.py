@@ -23,6 +23,7 @@ from wolfpack.model import PRIORITY_MOST, Needs, RetryPolicy, TaskOptions
 from wolfpack.plain import retry_to_plain
 
 BLOB_BYTES = 1 << 20  # larger payloads travel aside
+FUNCTION_MOST = 32 << 20  # its code is sent to every unit
 KEY_MOST = 1024
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType)
 _PLAIN = (int, float, str, bytes, bool, type(None))
@@ -135,6 +136,12 @@ class Calls:
             code = cloudpickle.dumps(fn)
         except Exception as exc:
             raise PayloadNotPicklable(_blame_function(fn, name, exc)) from exc
+        if len(code) > min(FUNCTION_MOST, self._payload_max_bytes):
+            raise PayloadTooLarge(
+                f"The function {name} carries {len(code)} bytes with it, more than "
+                f"{min(FUNCTION_MOST, self._payload_max_bytes)} (payload_max_bytes, and at most {FUNCTION_MOST}). "
+                "Pass large data as an argument, or read it inside the task."
+            )
         found = (hashlib.blake2b(code, digest_size=16).hexdigest(), code, name, inspect.iscoroutinefunction(fn))
         if is_plain:
             self._functions[fn] = found

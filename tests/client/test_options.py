@@ -100,3 +100,14 @@ def test_a_plain_function_is_packed_once(tmp_path):
     calls = Calls(1 << 20, str(tmp_path), "c")
 
     assert code_of(calls, options) is code_of(calls, options)
+
+
+def test_a_function_that_carries_too_much_is_refused_by_name(tmp_path):
+    calls = Calls(1000, str(tmp_path), "c")
+    data = b"x" * 2000
+
+    def carries():
+        return data
+
+    with pytest.raises(wolfpack.PayloadTooLarge, match="carries"):
+        code_of(calls, carries)

@@ -64,7 +64,15 @@ def test_a_submit_of_another_shape_is_refused(change):
 
 
 @pytest.mark.parametrize(
-    "change", [{"lease_no": 2**63}, {"lease_no": "1"}, {"payload": "text"}, {"started_at": None}, {"kinds": "text"}]
+    "change",
+    [
+        {"lease_no": 2**63},
+        {"lease_no": "1"},
+        {"payload": "text"},
+        {"started_at": None},
+        {"kinds": "text"},
+        {"ended_at": float("nan")},
+    ],
 )
 def test_a_report_of_another_shape_is_refused(change):
     with pytest.raises((ValueError, TypeError)):

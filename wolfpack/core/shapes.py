@@ -84,6 +84,8 @@ def _check_reports(reports: Iterable[Report]) -> None:
         _check_row(report, _REPORT, "a report")
         if not 0 <= report.lease_no < NUMBER_MOST:
             raise ValueError(f"there is no lease {report.lease_no}")
+        if not (isfinite(report.started_at) and isfinite(report.ended_at)):
+            raise ValueError(f"lease {report.lease_no} cannot have run from {report.started_at} to {report.ended_at}")
 
 
 def _check_held(held: Any) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
-import time
+from time import time as now  # user code may replace the one in the module
 from typing import TYPE_CHECKING, Any
 
 import msgpack
@@ -50,7 +50,7 @@ class Runner:
 
     def run(self, job: Job) -> list[Any]:
         """Runs a plain function and tells how it ended."""
-        started_at = time.time()
+        started_at = now()
         try:
             function = self._functions[job.fn] if job.fn in self._functions else self._load(job.fn)
             if job.args or job.blob:
@@ -61,11 +61,11 @@ class Runner:
             payload, blob = self._value_out(job, value)
         except BaseException as exc:  # SystemExit and KeyboardInterrupt too: the task raised it, the hands go on
             return self._fault(job, started_at, exc)
-        return [job.lease_no, started_at, time.time(), payload, blob]
+        return [job.lease_no, started_at, now(), payload, blob]
 
     async def run_async(self, job: Job) -> list[Any]:
         """Runs an `async def` function; a cancel from outside ends as the fault CancelledError."""
-        started_at = time.time()
+        started_at = now()
         try:
             function = self._functions[job.fn] if job.fn in self._functions else self._load(job.fn)
             args, kwargs = self._arguments(job)
@@ -75,7 +75,7 @@ class Runner:
             payload, blob = self._value_out(job, value)
         except BaseException as exc:
             return self._fault(job, started_at, exc)
-        return [job.lease_no, started_at, time.time(), payload, blob]
+        return [job.lease_no, started_at, now(), payload, blob]
 
     def _load(self, fn: str) -> Any:
         function = self._functions[fn] = pickle.loads(self._code[fn])
@@ -117,7 +117,7 @@ class Runner:
         return b"", path
 
     def _fault(self, job: Job, started_at: float, exc: BaseException) -> list[Any]:
-        ended_at = time.time()
+        ended_at = now()
         kinds = [f"{kind.__module__}.{kind.__qualname__}" for kind in type(exc).__mro__ if kind is not object]
         after_s = exc.after_s if isinstance(exc, Retry) else None
         if not isinstance(after_s, (int, float)):
