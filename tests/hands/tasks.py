@@ -347,3 +347,7 @@ class UnmadeWatch(Watch):
 
 def thread_name() -> int:
     return threading.get_ident()
+
+
+def size_of(data):
+    return len(data)

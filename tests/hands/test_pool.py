@@ -329,3 +329,10 @@ def test_time_behind_a_closed_gate_does_not_count_against_the_timeout(bench):
 
     assert Cause.DONE == bench.wait(job)[0].cause
     assert pid == bench.value(tasks.pid)  # and nobody was killed for it
+
+
+def test_large_arguments_travel_in_portions_and_arrive_in_order(bench):
+    jobs = [bench.job(tasks.size_of, bytes(900_000 + n)) for n in range(40)]
+    bench.give(*jobs)
+
+    assert [900_000 + n for n in range(40)] == [pickle.loads(report.payload) for report in bench.wait(*jobs)]

@@ -10,12 +10,15 @@ of plain functions the first without a report runs, since the moment of the repo
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from wolfpack.den import processes
 from wolfpack.den.child import Child
 from wolfpack.model import Cause, Job, Report
+
+
+PORTION_BYTES = 16 << 20
 
 
 class Held(NamedTuple):
@@ -240,7 +243,8 @@ class ProcessHands(Hands):
         first = self._next_number
         self._next_number += len(held)
         messages: list[list[Any]] = [["code", fn, text] for fn, text in code.items()]
-        self._child.send(*messages, ["jobs", first, [item.job for item in held]])
+        messages += [["jobs", first + place, jobs] for place, jobs in _portions([item.job for item in held])]
+        self._child.send(*messages)
         self._child.permit(first, len(held))
 
     def _withdraw(self) -> int:
@@ -275,3 +279,14 @@ class ProcessHands(Hands):
         self.is_ready = False
         how = "their guard process was killed" if status is None else processes.describe_end(status)
         self._owner.on_gone(self, how)
+
+
+def _portions(jobs: Sequence[Job]) -> Iterator[tuple[int, list[Job]]]:
+    """The jobs in portions whose arguments fit into one frame, each with the place of its first job."""
+    start = size = 0
+    for place, job in enumerate(jobs):
+        if size and size + len(job.args) > PORTION_BYTES:
+            yield start, list(jobs[start:place])
+            start, size = place, 0
+        size += len(job.args)
+    yield start, list(jobs[start:])
