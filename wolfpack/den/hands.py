@@ -17,7 +17,6 @@ from wolfpack.den import processes
 from wolfpack.den.child import Child
 from wolfpack.model import Cause, Job, Report
 
-
 PORTION_BYTES = 16 << 20
 
 
