@@ -68,11 +68,18 @@ def plain_options(
         if seconds is None and name != "delay_s":
             continue
         seconds = seconds or 0.0
-        if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not isfinite(seconds) or seconds < 0:
-            raise CallerError(f"{name} must be seconds, at least 0, not {seconds!r}")
+        if not _is_seconds(seconds):
+            raise CallerError(f"{name} must be seconds, at least 0, not {seconds!r:.80}")
         if name in values:
             values[name] = float(seconds)
     return replace(base or TaskOptions(), **values)
+
+
+def _is_seconds(value: Any) -> bool:
+    try:
+        return type(value) in (int, float) and isfinite(value) and value >= 0
+    except OverflowError:  # a whole number beyond all floats
+        return False
 
 
 def _is_key(key: Any) -> bool:

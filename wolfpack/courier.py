@@ -242,13 +242,15 @@ class Courier:
         Raises:
             UnknownName: nobody ever submitted such a task.
         """
-        known = self._pending.get(future.task_id)
-        if known:
-            return known[0]
-        self._pending.setdefault(future.task_id, []).append(future)
+        with self._lock:
+            known = self._pending.setdefault(future.task_id, [])
+            if known:
+                return known[0]
+            known.append(future)
         if not self.look([future.task_id]):
-            self._pending.pop(future.task_id, None)
-            raise unknown_name("task", future.task_id, [])
+            error = unknown_name("task", future.task_id, [])
+            self._refuse(future, error)  # another thread may have been given it meanwhile
+            raise error
         return future
 
     def look(self, task_ids: list[str]) -> int:
@@ -261,7 +263,9 @@ class Courier:
 
     def _settle(self, final: tuple[Any, ...]) -> None:
         task_id, state, cause, text, payload, blob, unit, story, _ = final
-        for future in self._pending.pop(task_id, ()):
+        with self._lock:
+            futures = self._pending.pop(task_id, ())
+        for future in futures:
             try:
                 future._settle(state, cause, text, payload, blob, unit, story)
             except BaseException:  # also a callback's SystemExit: the watch goes on for all others

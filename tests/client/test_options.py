@@ -48,6 +48,7 @@ def test_retry_is_the_mapping_of_pack_yaml_and_takes_exception_classes():
         ("timeout_s must be seconds", {"timeout_s": -1}),
         ("delay_s must be seconds", {"delay_s": float("inf")}),
         ("deadline_s must be seconds", {"deadline_s": "soon"}),
+        ("delay_s must be seconds", {"delay_s": 10**400}),
         ("a need must be a tag", {"needs": {"": True}}),
         ("max_attempts", {"retry": {"max_attempts": "5"}}),
         ("max_attempts", {"retry": {"max_attempts": None}}),

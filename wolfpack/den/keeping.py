@@ -153,9 +153,12 @@ class Keeping:
                 self._forgiven_s += late_s
                 await asyncio.sleep(0.05)
             due = time.monotonic() + TICK_S
-            self._book.tick(self._now())
-            self._book.sweep()
-            self._forget_clients()
+            try:
+                self._book.tick(self._now())
+                self._book.sweep()
+                self._forget_clients()
+            except Exception:  # whatever one rule raises, the others must go on being judged
+                log.exception("A tick of the keeper failed; it goes on with the next.")
             self._dirty.set()
             if not self._detached and not self._tethers and not self._closing:
                 patience_s = TETHER_S if self._was_tethered else FIRST_TETHER_S
