@@ -89,6 +89,31 @@ def _is_key(key: Any) -> bool:
         return False
 
 
+def fingerprint(fn: Callable[..., Any]) -> str:
+    """What a plain function does, wherever it stands: its name and its code without file and line; else empty.
+
+    A key that is used again in the next run of a script must find the same code, also when a comment was added above.
+    """
+    if type(fn) is not types.FunctionType or fn.__closure__:
+        return ""
+    try:
+        parts = repr((fn.__qualname__, _code_parts(fn.__code__), fn.__defaults__, fn.__kwdefaults__))
+    except Exception:  # a default value whose text cannot be had
+        return ""
+    return "" if " at 0x" in parts else hashlib.blake2b(parts.encode(), digest_size=16).hexdigest()
+
+
+def _code_parts(code: types.CodeType) -> tuple[Any, ...]:
+    constants: list[Any] = []
+    for each in code.co_consts:
+        if isinstance(each, types.CodeType):
+            each = _code_parts(each)
+        elif isinstance(each, frozenset):  # its order is that of this process
+            each = sorted(map(repr, each))
+        constants.append(each)
+    return (code.co_name, code.co_code, constants, code.co_names, code.co_varnames, code.co_flags)
+
+
 class Calls:
     """Packs the calls of one client.
 
@@ -102,7 +127,7 @@ class Calls:
         self._payload_max_bytes = payload_max_bytes
         self._blobs = Path(blobs)
         self._client = client
-        self._functions: weakref.WeakKeyDictionary[Any, tuple[str, bytes, str, bool]] = weakref.WeakKeyDictionary()
+        self._functions: weakref.WeakKeyDictionary[Any, tuple[str, bytes, str, bool, str]] = weakref.WeakKeyDictionary()
         self._options: dict[TaskOptions, dict[tuple[str, bool], tuple[str | None, str]]] = {}
 
     def pack(
@@ -114,7 +139,7 @@ class Calls:
             PayloadNotPicklable: the function or an argument cannot be sent; the text names it.
             PayloadTooLarge: the arguments are larger than `payload_max_bytes`.
         """
-        digest, code, name, is_async = self._function(fn)
+        digest, code, name, is_async, print_ = self._function(fn)
         data = self._arguments(name, args, kwargs)
         blob = ""
         if len(data) > self._payload_max_bytes:
@@ -122,7 +147,7 @@ class Calls:
                 f"The arguments of {name} take {len(data)} bytes, more than payload_max_bytes "
                 f"({self._payload_max_bytes}) of pack.yaml allows. Pass a path, or raise the limit."
             )
-        same = hashlib.blake2b(digest.encode() + data, digest_size=16).hexdigest() if options.key is not None else ""
+        same = hashlib.blake2b(print_.encode() + data, digest_size=16).hexdigest() if options.key is not None else ""
         if len(data) > BLOB_BYTES:
             blob, data = self._write_blob(counter, data), b""
         needs, text = self._options_text(options, name, is_async)
@@ -131,7 +156,7 @@ class Calls:
         )
         return item, code
 
-    def _function(self, fn: Callable[..., Any]) -> tuple[str, bytes, str, bool]:
+    def _function(self, fn: Callable[..., Any]) -> tuple[str, bytes, str, bool, str]:
         # An object that is called, or a closure, may have changed since it was sent: only plain functions are kept.
         is_plain = type(fn) in _FUNCTIONS and not getattr(fn, "__closure__", None)
         if is_plain and fn in self._functions:
@@ -149,7 +174,8 @@ class Calls:
                 f"{min(FUNCTION_MOST, self._payload_max_bytes)} (payload_max_bytes, and at most {FUNCTION_MOST}). "
                 "Pass large data as an argument, or read it inside the task."
             )
-        found = (hashlib.blake2b(code, digest_size=16).hexdigest(), code, name, inspect.iscoroutinefunction(fn))
+        digest = hashlib.blake2b(code, digest_size=16).hexdigest()
+        found = (digest, code, name, inspect.iscoroutinefunction(fn), fingerprint(fn) or digest)
         if is_plain:
             self._functions[fn] = found
         return found

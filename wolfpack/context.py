@@ -41,8 +41,9 @@ class Current:
     __slots__ = ("_link", "attempts", "key", "lease_no", "task_id")
 
     def __init__(self, job: Job, link: Link) -> None:
-        #: The key of the task, "" without one. Outside systems fence by (key, lease_no): the highest lease_no wins.
-        self.key: str = job.key
+        #: The key of the task, or its id where it has none: the same for every attempt, and of no other task in its
+        #: pack. Outside systems fence by (key, lease_no): the highest lease_no wins.
+        self.key: str = job.key or job.task_id
         self.lease_no: int = job.lease_no
         #: The number of this start, 1 for the first.
         self.attempts: int = job.attempt

@@ -16,7 +16,7 @@ from wolfpack.call import Calls, plain_options
 from wolfpack.courier import LOOK_MOST, Courier
 from wolfpack.errors import CallerError, DenClosed, WolfPackError, unknown_name
 from wolfpack.events import Recorded, encode
-from wolfpack.future import Future
+from wolfpack.future import Future, read_story
 from wolfpack.model import DenSpec, Needs, PackSpec, RetryPolicy, TaskOptions, UnitRecord
 from wolfpack.observer import Observer, follow, read_events
 
@@ -296,7 +296,7 @@ class Den:
     def dead(self, pack: str | None = None, limit: int = 1000) -> list[dict[str, Any]]:
         """The newest dead letters, each with its whole story."""
         letters: list[dict[str, Any]] = self._ask("dead", pack, limit)
-        return letters
+        return [{**letter, "story": read_story(letter["story"])} for letter in letters]
 
     def replay(self, task_ids: Iterable[str], needs: Any = None) -> list[str]:
         """Queues dead letters again, with other needs if given."""
@@ -399,7 +399,8 @@ class Den:
             observer.join()
         self._courier.join()
         self._gateway.leave()
-        self._courier.abandon(f"The den {self.name!r} was closed; its ledger keeps the task.")
+        kept = "" if self.spec.ledger.startswith("memory:") else "; its ledger keeps the task"
+        self._courier.abandon(f"The den {self.name!r} was closed{kept}.")
         _open_dens.discard(self)
 
     def __enter__(self) -> Den:

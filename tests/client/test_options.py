@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import wolfpack
-from wolfpack.call import Calls, plain_options
+from wolfpack.call import Calls, fingerprint, plain_options
 from wolfpack.model import Needs, RetryPolicy, TaskOptions
 
 
@@ -112,3 +112,24 @@ def test_a_function_that_carries_too_much_is_refused_by_name(tmp_path):
 
     with pytest.raises(wolfpack.PayloadTooLarge, match="carries"):
         code_of(calls, carries)
+
+
+SCRIPT = """
+def work(x):
+    return x in {"a", "b", "c"} and x
+"""
+
+
+def made_from(text: str, name: str):
+    space: dict = {"__name__": "__main__"}
+    exec(compile(text, name, "exec"), space)
+    return space["work"]
+
+
+def test_a_function_that_only_moved_in_its_file_is_the_same_for_its_key(tmp_path):
+    first = made_from(SCRIPT, "one.py")
+    moved = made_from("# a comment\n\n" + SCRIPT, "two.py")
+    changed = made_from(SCRIPT.replace("and x", "or x"), "one.py")
+
+    assert fingerprint(first) == fingerprint(moved) != ""
+    assert fingerprint(first) != fingerprint(changed)

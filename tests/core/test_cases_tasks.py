@@ -435,3 +435,16 @@ def test_P67_an_old_lease_of_the_same_unit_settles_nothing() -> None:
     assert ("leased", again.lease_no, 1) == (
         desk.row(task_id).state, desk.row(task_id).lease_no, desk.book.journal.ghosts_counted,
     )  # fmt: skip
+
+
+def test_a_unit_that_asked_for_many_short_tasks_gives_longer_ones_back_when_another_joins() -> None:
+    world = World(cards=wolves(2), packs=[pack()], timing=QUICK)
+    short = world.submit("p", [task(0.0001)] * 600)
+    assert world.run_until(lambda: world.done(short), 20.0)
+    assert 1 == len(world.members("p"))  # one is enough for those
+    long = world.submit("p", [task(0.05)] * 200)
+    assert world.run_until(lambda: len(world.members("p")) == 2, 20.0)
+    world.run(1.0)
+    began, left = world.now, sum(not world.done([each]) for each in long)
+    assert world.run_until(lambda: world.done(long), 30.0)
+    assert world.now - began < 0.7 * left * 0.05  # one unit alone would take all of that time

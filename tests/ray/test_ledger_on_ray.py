@@ -194,3 +194,19 @@ def test_a_den_that_two_drivers_hold_lives_until_the_second_leaves(make_den):
 
     assert 9 == first_future.result(60)
     assert 25 == first.pack().submit(work.square, 5).result(60)
+
+
+def test_a_den_that_ends_while_its_units_wake_blames_nobody(make_den):
+    spec = make_den.spec(wolves=2)
+    for _ in range(4):
+        den = make_den(spec)
+        future = den.pack().submit(work.nap, 60)
+        wait_until(lambda den=den: any(unit.boot for unit in den.units()), 30)
+        den.close()
+        assert isinstance(future.exception(1), wolfpack.DenClosed)
+    den = make_den(spec)
+
+    blamed = [e.event for e in den.events() if isinstance(e.event, (wolfpack.UnitLost, wolfpack.UnitQuarantined))]
+    assert [] == blamed
+    assert "failed" not in " ".join(unit.reason for unit in den.units())
+    assert 4 == den.pack().options(priority=9).submit(work.square, 2).result(60)

@@ -151,7 +151,7 @@ def list_dead(pack: str | None, limit: int, file: str, address: str | None, as_j
     with joined(file, address) as den:
         letters = den.dead(pack, limit)
     if as_json:
-        print_json([_with_story(each) for each in letters])
+        print_json(letters)
     elif not letters:
         click.echo("No dead tasks.")
     else:
@@ -191,17 +191,7 @@ def _letter(den: Den, task: str) -> dict[str, Any]:
     letters = {each["task_id"]: each for each in den.dead(None, 1 << 30)}
     if task not in letters:
         raise UnknownName(f"There is no dead task {task!r}. `wolfpack dead list` lists those there are.")
-    return _with_story(letters[task])
-
-
-def _with_story(letter: dict[str, Any]) -> dict[str, Any]:
-    """A dead letter whose attempts can be read."""
-    import msgpack
-
-    from wolfpack.future import read_story
-
-    story = letter["story"]
-    return {**letter, "story": read_story(msgpack.unpackb(story)) if story else []}
+    return letters[task]
 
 
 def _chosen(den: Den, tasks: tuple[str, ...], everything: bool, pack: str | None) -> list[str]:

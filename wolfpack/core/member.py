@@ -18,7 +18,7 @@ from wolfpack.core.alpha import Alpha
 from wolfpack.core.hand import LeaseBook
 from wolfpack.core.howls import Howl, HowlKind, Peer
 from wolfpack.core.wire import Claim, Hunt, HuntReply, KeeperReport, Move, TurnReply, Verdict, Where
-from wolfpack.model import Card, Nature, Timing
+from wolfpack.model import Card, Cause, Nature, Report, Timing
 
 HUNT_CAP = 2000  # most leases in hand
 MOVE_AGAIN_S = 2.0  # a refused move to sleep is tried again after so long
@@ -80,6 +80,7 @@ class Brain:
         self._hunt_not_before = now
         self._confirmed_at = now  # when the keeper last answered this unit
         self._turn_seq = 0  # the highest number of a turn sent
+        self._mean_s = 0.0  # of its latest tasks
         self._long_since = False  # a task has been running longer than the look-ahead
         self._ended = False
         self._birth = where
@@ -143,7 +144,7 @@ class Brain:
             case e.Reported(reports=reports):
                 for report in reports:
                     self.leases.report(report)
-                orders = []
+                orders = self._maybe_give_back(reports)
             case e.Running(seconds=seconds):
                 orders = self._on_running(seconds)
             case e.DayStepped(next_s=next_s, state=state):
@@ -322,6 +323,18 @@ class Brain:
         if self._long_since and waiting and len(seconds) >= self.card.hands.concurrency:
             return [e.TakeBack(lease_nos=tuple(waiting))]
         return []
+
+    def _maybe_give_back(self, reports: tuple[Report, ...]) -> list[e.Order]:
+        """Tasks became longer than when so many were asked for: what is too much for one unit goes back to all."""
+        for report in reports:
+            if report.started and report.cause == Cause.DONE:
+                self._mean_s += 0.2 * (max(0.0, report.ended_at - report.started_at) - self._mean_s)
+        slots = max(1, self.card.hands.concurrency)
+        if len(self.leases.held) * self._mean_s <= 2 * LOOKAHEAD_S * slots:
+            return []
+        keep = max(slots + 1, int(LOOKAHEAD_S / self._mean_s * slots))
+        surplus = tuple(self.leases.held)[keep:]
+        return [e.TakeBack(lease_nos=surplus)] if surplus else []
 
     # --- the keeper ---------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from wolfpack.core import shapes
 from wolfpack.core.book import Book
-from wolfpack.core.book.state import final_of_row
+from wolfpack.core.book.state import decode_story, final_of_row
 from wolfpack.core.book.tasks import Keyed
 from wolfpack.core.rows import Ledger, TaskRow
 from wolfpack.core.wire import Claim, Where, pack, read_keeper_report, read_move, read_submit, read_turn, unpack
@@ -378,5 +378,5 @@ def _letter(row: TaskRow) -> dict[str, Any]:
         "text": mutable.text,
         "attempts": mutable.attempts,
         "ended_at": mutable.ended_at,
-        "story": mutable.story,
+        "story": decode_story(mutable.story),
     }

@@ -366,18 +366,14 @@ class Keeping:
             self._spawn(self._end(reason))
 
     async def _end(self, reason: str) -> None:
-        self._closing = self._book.desk.closing = True
+        self._closing = True
         at = self._now()
         self._book.journal.meta["closed"] = "1"
-        self._book.journal.publish(at, DenEnded(reason=reason))
         for owner in self._book.packs.values():
             self._book.terms.vacate(at, owner, "the den ends")
+        living = self._book.desk.end_all(at, "the den ends")
+        self._book.journal.publish(at, DenEnded(reason=reason))
         await self._durable()
-        living = [
-            (unit.id, unit.boot)
-            for unit in self._book.units.values()
-            if unit.readiness in (Readiness.AWAKE, Readiness.DRAINING, Readiness.WAKING)
-        ]
         await asyncio.gather(*(self._end_unit(unit, boot) for unit, boot in living), return_exceptions=True)
         await self._durable()
         self._ended = True

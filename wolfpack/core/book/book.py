@@ -254,6 +254,12 @@ class Book:
             raise CallerError(
                 f"A pack's size must be whole numbers 0 <= fewest <= most <= {SIZE_MOST}, not [{fewest}, {most}]."
             )
+        fitting = sum(
+            pack.spec.needs.fits(unit.card.offer) and unit.readiness is not Readiness.GONE
+            for unit in self.units.values()
+        )
+        if fewest > fitting:
+            raise CallerError(f"Pack {name!r} cannot have {fewest} members: {fitting} units fit it.")
         before = len(self.desk.members.get(name, {}))
         pack.spec = replace(pack.spec, fewest=fewest, most=most)
         self.journal.packs[name] = pack
@@ -417,6 +423,8 @@ class Book:
             return f"leased to {task.unit} (boot {task.boot}) as lease {task.lease_no} in term {task.term}" + (
                 ", marked to be cancelled" if task.cancel else ""
             )
+        if task.state is TaskState.DONE:
+            return f"done by {task.unit} in {task.ended_at - task.started_at:.3f} s"
         if task.state is not TaskState.QUEUED:
             return f"{task.state}: {task.text or task.cause}"
         pack = self.packs[task.fixed.pack]

@@ -309,6 +309,19 @@ class UnitDesk:
         self._put_to_sleep(at, unit, f"lost: {reason}", say=False)
         return True
 
+    def end_all(self, at: Instant, reason: str) -> list[tuple[str, int]]:
+        """The den ends: every unit sleeps, what it held is evicted, and nothing that its end looks like is believed."""
+        self.closing = True
+        ended = []
+        for unit in self._units.values():
+            if unit.readiness not in (*LIVING, Readiness.WAKING):
+                continue
+            ended.append((unit.id, unit.boot))
+            for held in list(unit.held.values()):
+                self._tasks.end_without_report(at, unit, held, Cause.EVICTED, reason, alone=False)
+            self._put_to_sleep(at, unit, reason)
+        return ended
+
     def heard(self, at: Instant, name: str, boot: int) -> None:
         unit = self._units.get(name)
         if unit is not None and unit.boot == boot:
