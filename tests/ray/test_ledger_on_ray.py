@@ -125,7 +125,7 @@ def test_a_den_whose_driver_was_killed_ends_by_itself_and_leaves_no_process(make
     command = [sys.executable, "-c", textwrap.dedent(DRIVER), address, name, f"sqlite:///{tmp_path}/orphan.db"]
     driver = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, text=True)
     try:
-        assert "8" == driver.stdout.readline().strip()
+        assert any(line == "8\n" for line in driver.stdout)  # Ray may print of other processes before it
         keeper = ray.get_actor("keeper", namespace=name)
         pids = [unit.pid for unit in ray.get(keeper.units.remote()) if unit.pid]
         assert pids
