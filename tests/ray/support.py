@@ -43,6 +43,14 @@ def wait_until(condition: Callable[[], T], timeout_s: float = 20.0, every_s: flo
     return value
 
 
+def is_gone(pid: int) -> bool:
+    """Whether no process of this id runs any more (a zombie does not)."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
+    except OSError:  # it may go between the opening of the file and its reading
+        return True
+
+
 def cards(
     kind: str = "grey",
     count: int = 1,
