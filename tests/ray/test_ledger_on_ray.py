@@ -14,7 +14,7 @@ import pytest
 
 import wolfpack
 from tests.ray import work
-from tests.ray.support import ROOT, cards, wait_until
+from tests.ray.support import ROOT, cards, is_gone, wait_until
 
 
 def test_a_ledger_that_another_den_holds_is_refused_and_that_den_goes_on(make_den):
@@ -133,13 +133,7 @@ def test_a_den_whose_driver_was_killed_ends_by_itself_and_leaves_no_process(make
         driver.kill()
         driver.wait()
 
-    def gone(pid: int) -> bool:
-        try:
-            return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
-        except FileNotFoundError:
-            return True
-
-    wait_until(lambda: all(map(gone, pids)), 40, what="its units ended")
+    wait_until(lambda: all(map(is_gone, pids)), 40, what="its units ended")
     with pytest.raises(ValueError, match="keeper"):
         wait_until(lambda: ray.get_actor("keeper", namespace=name) is None, 20)
 
@@ -150,9 +144,7 @@ def test_a_process_that_a_task_hid_by_forking_twice_ends_with_its_den(make_den):
     os.kill(pid, 0)
     den.close()
 
-    wait_until(
-        lambda: not Path(f"/proc/{pid}").exists() or "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text(), 10
-    )
+    wait_until(lambda: is_gone(pid), 10)
 
 
 def test_P28_a_den_closes_in_bounded_time_with_work_running(make_den):

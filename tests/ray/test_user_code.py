@@ -10,7 +10,7 @@ import pytest
 
 import wolfpack
 from tests.ray import work
-from tests.ray.support import cards, wait_until
+from tests.ray.support import cards, is_gone, wait_until
 from wolfpack.model import Cause, PackSpec, Readiness, RetryPolicy
 
 ONCE = {"max_attempts": 1}
@@ -117,14 +117,7 @@ def test_P47_a_process_that_a_task_left_behind_ends_with_its_unit(make_den):
     (unit,) = [unit for unit in den.units() if unit.pid]
     os.kill(unit.pid, 9)
 
-    def gone():
-        try:
-            with open(f"/proc/{pid}/stat") as file:
-                return file.read().rsplit(")", 1)[1].split()[0] == "Z"
-        except FileNotFoundError:
-            return True
-
-    wait_until(gone, 15)
+    wait_until(lambda: is_gone(pid), 15)
 
 
 def test_P16_code_that_holds_the_gil_for_three_leases_starts_once_and_keeps_its_lease(make_den, tmp_path):
