@@ -335,6 +335,8 @@ class Alpha:
                 concurrency=card.hands.concurrency,
                 service_s=self._service_s(card),
             )
+            if not self._known:  # a new alpha does not wait for news of the queue to hand out its first leases
+                target = max(target, len(follower.held) + 1)
             asks[unit] = max(0, min(follower.spare, target - len(follower.held) - len(follower.on_way)))
         return asks
 
