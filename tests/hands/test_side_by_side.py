@@ -66,7 +66,7 @@ def test_each_coroutine_knows_its_own_task_and_the_state_made_on_the_loop(bench)
     jobs = [bench.job(tasks.who_am_i_later) for _ in range(6)]
     bench.give(*jobs)
 
-    expected = [["", job.lease_no, 1, job.task_id, "grey-0", "made on the loop"] for job in jobs]
+    expected = [[job.task_id, job.lease_no, 1, job.task_id, "grey-0", "made on the loop"] for job in jobs]
     assert expected == values(bench.wait(*jobs))
 
 

@@ -39,7 +39,7 @@ def test_a_task_knows_itself_and_the_state(make):
     job = bench.job(tasks.who_am_i)
     bench.give(job)
 
-    expected = ["", job.lease_no, 1, job.task_id, "grey-0", {"pid": os.getpid()}]
+    expected = [job.task_id, job.lease_no, 1, job.task_id, "grey-0", {"pid": os.getpid()}]
     assert expected == pickle.loads(bench.wait(job)[0].payload)
 
 
