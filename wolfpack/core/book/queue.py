@@ -75,11 +75,6 @@ class Queue:
                 due += 1
         return due
 
-    def next_due_at(self) -> float | None:
-        while self._delayed and self._delayed[0][1] != self._delayed[0][2].queued_no:
-            heappop(self._delayed)
-        return self._delayed[0][0] if self._delayed else None
-
     def pop(self, offer: Offer, most: int) -> Iterator[Task]:
         """Takes up to `most` tasks this offer can serve, in order over all lanes that fit."""
         lanes = [lane for lane in self.lanes.values() if lane.queued and lane.needs.fits(offer)]
