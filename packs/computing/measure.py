@@ -26,6 +26,7 @@ import ast
 import hashlib
 import io
 import os
+import threading
 import tokenize
 import warnings
 from dataclasses import dataclass
@@ -37,6 +38,9 @@ WORST_KEPT = 10
 _NO_CODE = frozenset(
     {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 )
+# One parse at a time where hands are threads: before the fix of gh-106905 Python's parser kept its depth of recursion in one
+# place for all threads ("AST constructor recursion depth mismatch"), as the warning filters still are.
+_PARSER = threading.Lock()
 # What the parser and the tokenizer raise for text that is no Python: null bytes and bad encodings are ValueErrors, and
 # nesting too deep for the parser ends as one of the last two.
 _NO_PYTHON = (SyntaxError, ValueError, tokenize.TokenError, RecursionError, MemoryError)
@@ -83,7 +87,7 @@ def measure_file(path: str, root: str) -> dict[str, Any]:
 
 def measure_source(data: bytes) -> dict[str, Any]:
     """The numbers of one source text; raises what the parser raises."""
-    with warnings.catch_warnings():
+    with _PARSER, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # invalid escapes in other people's code are not our caller's business
         tree = ast.parse(data)
     lines = count_lines(decode(data))

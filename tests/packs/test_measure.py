@@ -1,8 +1,10 @@
 """One file in, one row out; branch complexity after McCabe."""
 
 import ast
+import gc
 import hashlib
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -142,3 +144,22 @@ def test_a_name_that_is_no_utf8_is_shown_and_measured(tmp_path):
 
 def test_different_names_are_shown_differently():
     assert len({shown(name) for name in (os.fsdecode(b"\xff.py"), r"\xff.py", r"\\xff.py")}) == 3
+
+
+@pytest.fixture
+def threads_switch_while_parsing():
+    """A garbage collection with a callback in Python (hypothesis has one) lets another thread run in mid-parse."""
+    before = gc.get_threshold()
+    callback = lambda phase, info: sum(range(200))  # noqa: E731
+    gc.callbacks.append(callback)
+    gc.set_threshold(10)
+    yield
+    gc.set_threshold(*before)
+    gc.callbacks.remove(callback)
+
+
+def test_threads_may_measure_side_by_side(threads_switch_while_parsing):
+    source = b"def f(a):\n" + b"    if a: pass\n" * 20 + b"    return a\n"
+    with ThreadPoolExecutor(4) as pool:
+        rows = list(pool.map(measure_source, [source] * 400))
+    assert [21] * 400 == [row["complexity"] for row in rows]
