@@ -38,8 +38,8 @@ WORST_KEPT = 10
 _NO_CODE = frozenset(
     {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 )
-# One parse at a time where hands are threads: before the fix of gh-106905 Python's parser kept its depth of recursion in one
-# place for all threads ("AST constructor recursion depth mismatch"), as the warning filters still are.
+# One parse at a time where hands are threads: before the fix of gh-106905 Python's parser kept its depth of recursion
+# in one place for all threads ("AST constructor recursion depth mismatch"), as the warning filters still are.
 _PARSER = threading.Lock()
 # What the parser and the tokenizer raise for text that is no Python: null bytes and bad encodings are ValueErrors, and
 # nesting too deep for the parser ends as one of the last two.
