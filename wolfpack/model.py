@@ -262,11 +262,16 @@ class PackSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """The timing profile of a den. The rows of DESIGN's table; all in seconds.
+    """The timing profile of a den. The rows of DESIGN's table; all in seconds but the counts and factors.
 
     heartbeat_s: how often an alpha beats. silence_s: a member that heard no alpha for so long pretends, and an alpha
     unanswered for so long hands out nothing; raising it finds frozen alphas later. answer_s: how long a pretender waits
     for a higher rank. lease_s: a lease nobody renewed for so long returns; raising it finds frozen units later.
+
+    Membership: probe_s: each unit probes one other so often. ack_s: no answer for so long, and `helpers` others are
+    asked to probe it too. gossip_s, fan_out: news goes to so many units so often. suspicion_alpha, suspicion_beta: how
+    long a suspect may defend itself, at least and at most (`core/suspicion.py` has the formulas). sync_s: how often two
+    units compare their whole views.
     """
 
     name: str = "ray"
@@ -274,13 +279,27 @@ class Timing:
     silence_s: float = 1.0
     answer_s: float = 0.3
     lease_s: float = 5.0
+    probe_s: float = 0.5
+    ack_s: float = 0.2
+    helpers: int = 3
+    gossip_s: float = 0.2
+    fan_out: int = 3
+    suspicion_alpha: float = 2.0
+    suspicion_beta: float = 6.0
+    sync_s: float = 10.0
 
 
 PROFILES: Mapping[str, Timing] = {
     "ray": Timing(),
-    "classic": Timing(name="classic", heartbeat_s=1.0, silence_s=2.0, answer_s=2.0, lease_s=10.0),
-    "fast": Timing(name="fast", heartbeat_s=0.05, silence_s=0.15, answer_s=0.06, lease_s=0.5),
-}
+    "classic": Timing(
+        name="classic", heartbeat_s=1.0, silence_s=2.0, answer_s=2.0, lease_s=10.0, probe_s=1.0, ack_s=0.5,
+        suspicion_alpha=5.0, sync_s=30.0,
+    ),
+    "fast": Timing(
+        name="fast", heartbeat_s=0.05, silence_s=0.15, answer_s=0.06, lease_s=0.5, probe_s=0.1, ack_s=0.05,
+        gossip_s=0.05, sync_s=2.0,
+    ),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
