@@ -71,6 +71,10 @@ class Rivals:
         """Whether a living one that can lead ranks higher."""
         return any(peer.can_lead and peer.rank > self.me.rank for peer in self.living())
 
+    def are_many(self) -> bool:
+        """Whether the pack is too big for all to pretend."""
+        return len(self._peers) >= COUNCIL_SIZE
+
     def am_in_council(self) -> bool:
         return self.me in council([self.me, *self.living()])
 

@@ -13,6 +13,10 @@ Four facts about the current term keep late news out: `_released` (its alpha sai
 return), `_vacated` (a row said so) and `_doubted` (its alpha fell silent or died): then other rows that still name an
 alpha prove nothing, its own voice does; and `_ended_term` (I stopped leading it, or gave its grant back: I am never
 crowned again). After etcd's raft (`Step`, `becomeLeader`) and Garcia-Molina's Bully.
+
+Big packs. Where the units gossip (`gossip=True`), the alpha of a pack of more than seven howls to its council alone.
+Who stands outside has no alarm running: news of the term (`TermSeen`) and of lives and deaths (`PeerLost`,
+`PeerLives`) reach it through its view, and an alpha that lives there counts as heard.
 """
 
 from __future__ import annotations
@@ -29,15 +33,15 @@ from wolfpack.model import Rank, Role, Timing, natural_key
 # isort: off
 from wolfpack.core.succession_words import (
     Alone, AskedToLead, Claim, ClaimFailed, Crowned, DeposedBy, Event, Following, Granted, Heard, MemberHeard, Order,
-    PeerLost, PeersChanged, Refused, ReleaseTerm, StepDown, StoppedLeading, Tell, TermSeen, Ticked, TurnAnswered,
-    TurnFailed,
+    PeerLives, PeerLost, PeersChanged, Refused, ReleaseTerm, StepDown, StoppedLeading, Tell, TermSeen, Ticked,
+    TurnAnswered, TurnFailed,
 )  # fmt: skip
 # isort: on
 
 __all__ = [
     "Alone", "Arbiter", "AskedToLead", "Claim", "ClaimFailed", "Crowned", "DeposedBy", "Event", "Following", "Granted",
-    "Heard", "MemberHeard", "Order", "PeerLost", "PeersChanged", "Refused", "ReleaseTerm", "StepDown", "StoppedLeading",
-    "Succession", "Tell", "TermSeen", "Ticked", "TurnAnswered", "TurnFailed", "retry_delay",
+    "Heard", "MemberHeard", "Order", "PeerLives", "PeerLost", "PeersChanged", "Refused", "ReleaseTerm", "StepDown",
+    "StoppedLeading", "Succession", "Tell", "TermSeen", "Ticked", "TurnAnswered", "TurnFailed", "retry_delay",
 ]  # fmt: skip
 
 PATIENCE = 4.0  # x silence_s: outside the council one waits so long; an alpha unanswered for so long stops
@@ -91,6 +95,7 @@ class Succession:
         rng: chance for jitter and back-off.
         now: monotonic seconds; the clock of every later `step`.
         usurp: classic Bully, a higher rank takes over a healthy pack; only where the arbiter is the unit itself.
+        gossip: whether units outside the council of a big pack learn the alpha from gossip; else it howls to all.
         term, alpha, alpha_boot: what was learned when joining; without an alpha the unit pretends at once.
 
     Raises:
@@ -99,11 +104,13 @@ class Succession:
 
     def __init__(
         self, *, me: Peer, pack: str, timing: Timing, arbiter: Arbiter = Arbiter.KEEPER, rng: random.Random,
-        now: float, usurp: bool = False, term: int = 0, alpha: str | None = None, alpha_boot: int = 0,
+        now: float, usurp: bool = False, gossip: bool = False, term: int = 0, alpha: str | None = None,
+        alpha_boot: int = 0,
     ) -> None:  # fmt: skip
         if usurp and arbiter is not Arbiter.ITSELF:
             raise ValueError("usurp needs a pack without a keeper: a keeper never deposes an alpha that renews")
         self.me, self.pack, self.timing, self.arbiter, self.usurp = me, pack, timing, arbiter, usurp
+        self.gossip = gossip
         self.role = Role.MEMBER
         self.term = term
         known = alpha is not None and alpha != me.unit
@@ -128,7 +135,12 @@ class Succession:
         self._become_member(now, timing.silence_s if known else self._jitter())
 
     def next_wake(self) -> float:
-        """When to call `Ticked` next. At most a heartbeat away, so that a pause is measured to within a heartbeat."""
+        """When to call `Ticked` next. At most a heartbeat away, so that a pause is measured to within a heartbeat.
+
+        Infinity where no alarm runs: then there is nothing that a pause could move.
+        """
+        if not self._alarms:
+            return math.inf
         return min(self._last + self.timing.heartbeat_s, *self._alarms.values())
 
     def may_lease(self, now: float) -> bool:
@@ -150,6 +162,8 @@ class Succession:
                 self._on_howl(now, howl)
             case PeerLost(unit, boot):
                 self._on_lost(now, unit, boot)
+            case PeerLives(unit, boot):
+                self._on_lives(now, unit, boot)
             case PeersChanged(peers):
                 self._on_peers(now, peers)
             case TermSeen(term, alpha, boot):
@@ -196,8 +210,9 @@ class Succession:
         self.role = Role.MEMBER
         self._waiting, self._claimed = False, False
         self._clear_alarms()
-        self._alarms[Alarm.SILENCE] = now + wait_s
-        self._set(Alarm.PATIENCE, now, PATIENCE)
+        if not self._trusts_gossip():
+            self._alarms[Alarm.SILENCE] = now + wait_s
+            self._set(Alarm.PATIENCE, now, PATIENCE)
 
     def _become_pretender(self, now: float, reason: str, *, ask: bool = True) -> None:
         """Announces it and waits for higher ranks; claims at once if none lives, or if it need not `ask`."""
@@ -266,12 +281,17 @@ class Succession:
     # --- time ---------------------------------------------------------------------------------------------------
 
     def _on_tick(self, now: float) -> None:
-        while (alarm := min(self._alarms, key=self._alarms.__getitem__)) and self._alarms[alarm] <= now:
+        while self._alarms:
+            alarm = min(self._alarms, key=self._alarms.__getitem__)
+            if self._alarms[alarm] > now:
+                break
             del self._alarms[alarm]
             self._on_alarm(now, alarm)
 
     def _on_alarm(self, now: float, alarm: Alarm) -> None:
         match alarm:
+            case Alarm.SILENCE | Alarm.PATIENCE if self._trusts_gossip():  # it left the council meanwhile
+                pass
             case Alarm.SILENCE:
                 self._alarms[Alarm.SILENCE] = now + self.timing.silence_s
                 reason = f"heard nothing of {self.alpha} for {self.timing.silence_s:g} s" if self.alpha else "no alpha"
@@ -489,6 +509,16 @@ class Succession:
         elif self._waiting and not self._rivals.outrank_me():
             self._claim(now)
         self._watch_members(now)
+        self._watch_alpha(now)
+
+    def _on_lives(self, now: float, unit: str, boot: int) -> None:
+        """A unit that was thought dead spoke for itself. For those outside the council that is the alpha's voice."""
+        if unit == self.me.unit or boot < self._known_boot(unit):
+            return
+        self._rivals.heard(unit, boot)
+        outside = self.gossip and self.role is Role.MEMBER and not self._in_council()
+        if outside and self.alpha is None and unit == self._doubted and not self._is_released(self.term, unit):
+            self._follow(now, self.term, unit, boot, self._rivals.lead_of(unit))
 
     def _on_peers(self, now: float, peers: tuple[Peer, ...]) -> None:
         for peer in self._rivals.set_roster(peers):
@@ -497,6 +527,7 @@ class Succession:
             elif peer.unit == self.alpha and peer.boot > self.alpha_boot:
                 self._miss_alpha(now, f"{peer.unit} was born again")
         self._watch_members(now)
+        self._watch_alpha(now)
 
     def _miss_alpha(self, now: float, reason: str) -> None:
         """The alpha's process died: no need to wait for silence."""
@@ -550,6 +581,15 @@ class Succession:
         elif heard or Alarm.LONELY not in self._alarms:
             self._set(Alarm.LONELY, now, LONELY)
 
+    def _trusts_gossip(self) -> bool:
+        """Whether the view tells all there is to know of the alpha: no beat will come, and none is missed."""
+        return self.gossip and self.alpha is not None and self._rivals.are_many() and not self._in_council()
+
+    def _watch_alpha(self, now: float) -> None:
+        """Who comes into the council, when others went, is beaten to from now on."""
+        if self.role is Role.MEMBER and Alarm.SILENCE not in self._alarms and not self._trusts_gossip():
+            self._become_member(now, self.timing.silence_s)
+
     def _jitter(self) -> float:
         return self._rng.uniform(0, self.timing.silence_s / 10)
 
@@ -567,6 +607,10 @@ class Succession:
         self._orders.append(Tell(to, howl))
 
     def _tell_all(self, kind: HowlKind, next_unit: str | None = None) -> None:
-        """To lost ones too: the hint may be wrong, and only a beat heals it on both sides."""
-        for peer in self._rivals:
+        """To lost ones too: the hint may be wrong, and only a beat heals it on both sides.
+
+        Where gossip tells the others, to the council alone.
+        """
+        audience = council(self._rivals.living()) if self.gossip and self._rivals.are_many() else self._rivals
+        for peer in audience:
             self._tell(peer.unit, kind, next_unit)

@@ -31,8 +31,16 @@ class PeerLost:
 
 
 @dataclass(frozen=True, slots=True)
+class PeerLives:
+    """The hint was wrong: this process spoke for itself since (a refutation that only it can make)."""
+
+    unit: str
+    boot: int
+
+
+@dataclass(frozen=True, slots=True)
 class PeersChanged:
-    """The roster of the pack, with or without me."""
+    """The roster of the pack, with or without me. Of a big pack that gossips its highest living ranks suffice."""
 
     peers: tuple[Peer, ...]
 
@@ -109,7 +117,7 @@ class AskedToLead:
 
 
 Event = (
-    Ticked | Heard | PeerLost | PeersChanged | TermSeen | Granted | Refused | ClaimFailed
+    Ticked | Heard | PeerLost | PeerLives | PeersChanged | TermSeen | Granted | Refused | ClaimFailed
     | TurnAnswered | TurnFailed | DeposedBy | MemberHeard | StepDown | AskedToLead
 )  # fmt: skip
 
