@@ -40,6 +40,43 @@ class Load:
     budgets: tuple[tuple[str, float], ...] = ()  # named, such as gpu or tokens: what is left of each
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MembershipOptions:
+    """Switches and bounds of the machine. The switches exist so that each part's worth can be measured alone.
+
+    local_health_probe, local_health_suspicion, buddy: the three parts of Lifeguard (Dadgar et al. 2018): a slow unit
+    stretches its own probes; a suspicion is shortened by confirmations; a suspect is told so in every ping. All three
+    off is plain SWIM. helpers_confirm: a helper that heard nothing either confirms a suspicion. hearsay_timers: whoever
+    is told of a suspect times it too; otherwise only accusers do. limit_refutations: coalesce them.
+    bitmaps: many deaths travel as one bitmap. hurry: probe faster while many die.
+    """
+
+    local_health_probe: bool = True
+    local_health_suspicion: bool = True
+    buddy: bool = True
+    helpers_confirm: bool = True
+    hearsay_timers: bool = False
+    limit_refutations: bool = True
+    bitmaps: bool = True
+    hurry: bool = True
+    retransmit: float = 4.0  # each news is sent so many times log10(n + 1)
+    stall_s: float = 30.0  # busy without progress for so long, seen by three: stalled
+    load_s: float = 1.0  # own load is told at most so often
+    tombstone_s: float = 86_400.0  # the dead are remembered so long, to know late news of them
+    tombstones_most: int = 4096
+    heal_s: float = 10.0  # one of the dead is called so often: a partition may have healed
+    settle_s: float = 10.0  # without news for so long: the view becomes the base of the next differences
+
+
+SWIM = MembershipOptions(
+    local_health_probe=False, local_health_suspicion=False, buddy=False, helpers_confirm=False, hearsay_timers=True,
+    limit_refutations=False, bitmaps=False, hurry=False,
+)  # fmt: skip
+LIFEGUARD = MembershipOptions(
+    helpers_confirm=False, hearsay_timers=True, limit_refutations=False, bitmaps=False, hurry=False
+)
+
+
 # --- events -------------------------------------------------------------------------------------------------------
 
 
