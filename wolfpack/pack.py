@@ -277,6 +277,11 @@ class Den:
         stats: dict[str, Any] = self._ask("stats")
         return stats
 
+    def keeper(self) -> dict[str, Any]:
+        """What the keeper says of itself: its process `pid`, its Ray `node`, and its `epoch`, one more at each birth."""
+        status: dict[str, Any] = self._ask("status")
+        return {name: status[name] for name in ("pid", "node", "epoch")}
+
     def wake(self, unit: str) -> None:
         """Wakes a sleeping unit; it goes back to sleep when nobody needs it. A quarantined one gets a new chance."""
         self._ask("order_unit", unit, "wake", None, "woken by hand")

@@ -8,6 +8,7 @@
     look.py     events, graph
     ledger.py   ledger check, ledger salvage
     config.py   check, schema
+    chaos.py    chaos
 
 What every command shares (exit codes, errors, options) stands in `common.py`; what people see is made in `render.py`.
 These modules import nothing heavy at their head, so help comes at once; Ray is only loaded when a den is joined.
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import click
 
+from wolfpack.cli.chaos import chaos
 from wolfpack.cli.common import Commands
 from wolfpack.cli.config import check, schema
 from wolfpack.cli.den import down, scale, status, up
@@ -39,7 +41,7 @@ def cli() -> None:
     """Wolf Pack: elastic worker pools on Ray that elect their own leader, and lose nothing."""
 
 
-for command in (run, up, down, status, submit, scale, why, dead, events, graph, ledger, check, schema):
+for command in (run, up, down, status, submit, scale, why, dead, events, graph, ledger, check, schema, chaos):
     cli.add_command(command)
 
 

@@ -40,11 +40,16 @@ class Job:
         return name in self.parameters
 
     def find_pack(self, packs: Collection[str]) -> str | None:
-        """The pack that the job's package is named after, the innermost first; None: no pack is."""
-        for part in reversed(self.task.partition(":")[0].split(".")):
-            if part in packs:
-                return part
-        return None
+        """The pack that the job's package is named after; None: no pack is."""
+        return find_pack(self.task, packs)
+
+
+def find_pack(task: str, packs: Collection[str]) -> str | None:
+    """The pack that the package of a job (`module:function`) is named after, the innermost first; None: no pack is."""
+    for part in reversed(task.partition(":")[0].split(".")):
+        if part in packs:
+            return part
+    return None
 
 
 def load_job(spec: DenSpec) -> Job:
