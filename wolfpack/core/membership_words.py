@@ -129,12 +129,23 @@ class DeathHinted:
 
 
 @dataclass(frozen=True, slots=True)
+class AlphaSeen:
+    """This unit leads a pack, or hears its alpha: gossip shall carry it to those outside the council."""
+
+    pack: str
+    term: int
+    alpha: str
+    boot: int
+
+
+@dataclass(frozen=True, slots=True)
 class Leaving:
     """This unit goes to sleep: it says LEFT, and answers nothing any more."""
 
 
 Event = (
-    Ticked | PacketHeard | SyncAsked | SyncAnswered | AddressesGiven | LoadChanged | DeathHinted | Leaving
+    Ticked | PacketHeard | SyncAsked | SyncAnswered | AddressesGiven | LoadChanged | DeathHinted | AlphaSeen
+    | Leaving
 )  # fmt: skip
 
 # --- orders -------------------------------------------------------------------------------------------------------
@@ -181,4 +192,14 @@ class Stalled:
     stalled: bool
 
 
-Order = SendPacket | AskSync | AnswerSync | StatusChanged | Stalled
+@dataclass(frozen=True, slots=True)
+class AlphaHeard:
+    """Gossip tells who leads a pack, in a later term than was known here. News for succession (`TermSeen`), no proof."""
+
+    pack: str
+    term: int
+    alpha: str
+    boot: int
+
+
+Order = SendPacket | AskSync | AnswerSync | StatusChanged | Stalled | AlphaHeard
