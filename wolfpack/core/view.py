@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from typing import NamedTuple
+from weakref import WeakValueDictionary
 
 from wolfpack.core.membership_words import Incarnation, Status
 from wolfpack.model import natural_key
@@ -59,7 +60,7 @@ def name_hash(unit: str) -> int:
 
 
 def member_hash(unit: str, boot: int, counter: int, status: int) -> int:
-    """64 bits of one entry: the name's hash stirred with the rest by the finisher of SplitMix64 (Steele et al. 2014)."""
+    """64 bits of one entry: the name's hash stirred with the rest as SplitMix64 does (Steele 2014)."""
     mixed = name_hash(unit) + boot * 0x9E3779B97F4A7C15 + counter * 0xC2B2AE3D27D4EB4F + status * 0x165667B19E3779F9
     mixed &= _MASK
     mixed = (mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9 & _MASK
@@ -70,7 +71,7 @@ def member_hash(unit: str, boot: int, counter: int, status: int) -> int:
 class Base:
     """An immutable roster in natural order of the ids, shared by views; nobody in it is SUSPECT."""
 
-    __slots__ = ("by_address", "dead", "digest", "index", "living", "living_digest", "members")
+    __slots__ = ("__weakref__", "by_address", "dead", "digest", "index", "living", "living_digest", "members")
 
     def __init__(self, members: Iterable[Member] = ()) -> None:
         self.members = tuple(sorted(members, key=lambda member: natural_key(member.unit)))
@@ -95,6 +96,8 @@ class Base:
 
 
 EMPTY = Base()
+# By digest, as long as a view rests on them: equal views find the same one, and only the first one builds it.
+_bases: WeakValueDictionary[int, Base] = WeakValueDictionary()
 
 
 class View:
@@ -186,6 +189,10 @@ class View:
         """A bit for each unit of the base, in its order: DEAD in the incarnation the base has."""
         return bytes(self.base.dead if self._dead is None else self._dead)
 
+    def in_bits(self, unit: str) -> bool:
+        """Whether `dead_bits` tell all that is thought of this dead unit."""
+        return unit in self.base.index and unit not in self._others
+
     def newly_dead(self, bits: bytes) -> list[Member]:
         """Which units of the base, as the base has them, these bits call DEAD and this view does not."""
         own = self.base.dead if self._dead is None else self._dead
@@ -224,11 +231,11 @@ class View:
         if slot is not None:
             first = self.base.members[slot]
             plain = status is not Status.LEFT and first.status is not Status.LEFT
-            if plain and (boot, counter, address) == (first.boot, first.counter, first.address):
-                if first.status is Status.ALIVE or status is Status.DEAD:
-                    self._others.pop(unit, None)
-                    self._mark(slot, status)
-                    return
+            same = (boot, counter, address) == (first.boot, first.counter, first.address)
+            if plain and same and (first.status is Status.ALIVE or status is Status.DEAD):
+                self._others.pop(unit, None)
+                self._mark(slot, status)
+                return
             self._mark(slot, Status.ALIVE)
         elif unit not in self._slots:
             place = self._free.pop() if self._free else len(self._later)
@@ -271,21 +278,24 @@ class View:
         self._later[place] = None
         self._free.append(place)
 
-    def settle(self, shared: dict[int, Base], *, keep_dead: bool) -> bool:
-        """Rests on a base that holds all of this, so that nothing differs; slots change. Not while anybody is suspect.
+    def settle(self, *, keep_dead: bool = True) -> bool:
+        """Rests on a base that holds all of this, so that nothing differs; False while anybody is suspect.
 
-        `shared` are bases by digest: views that are equal find the same one there, and only the first one builds it.
+        Slots change. `keep_dead` False forgets the dead and those who left.
         """
-        if not self._others and self._dead is None and keep_dead:
-            return False
         if self.suspects:
             return False
-        found = shared.get(self._whole) if keep_dead else None
+        found = _bases.get(self._whole) if keep_dead else None
         if found is None:
             found = Base(member for member in self if keep_dead or member.lives)
-            found = shared.setdefault(found.digest, found)
+            found = _bases.setdefault(found.digest, found)
         self._rest_on(found)
         return True
+
+    @property
+    def differs(self) -> bool:
+        """Whether there is anything that the base does not say."""
+        return bool(self._others) or self._dead is not None
 
 
 def set_bits(bits: bytes | bytearray) -> Iterator[int]:
