@@ -15,6 +15,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import ray
+
 from wolfpack.core import shapes
 from wolfpack.core.book import Book
 from wolfpack.core.book.state import decode_story, final_of_row
@@ -159,7 +161,13 @@ class Keeper(Keeping):
             if self._fatal is not None:
                 raise self._fatal from None
             raise
-        return {"den": self._spec.den, "epoch": self._book.epoch, "packs": sorted(self._book.packs), "pid": os.getpid()}
+        return {
+            "den": self._spec.den,
+            "epoch": self._book.epoch,
+            "packs": sorted(self._book.packs),
+            "pid": os.getpid(),
+            "node": ray.get_runtime_context().get_node_id(),
+        }
 
     async def submit(self, data: bytes) -> bytes:
         """Queues a batch; answered when it is durable."""
