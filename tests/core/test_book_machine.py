@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from tests.core.book_desk import Desk, cards, ended
-from tests.core.den_checks import check_book
 from wolfpack.core.rows import TaskMutable
 from wolfpack.core.wire import Claim, Job, KeeperReport, MemberTurn, Move, Turn
 from wolfpack.errors import CallerError, Deposed
 from wolfpack.model import Card, Cause, Nature, Needs, Offer, PackSpec, RetryPolicy, TaskState
+from wolfpack.sim.checks import check_book
 
 UNITS = ("grey-0", "grey-1", "silver-0")
 PACKS = ("a", "b")

@@ -7,8 +7,6 @@ import random
 import pytest
 
 from tests.core.book_desk import cards, den, ended
-from tests.core.den_harness import World, task, wolves
-from tests.core.den_units import Process
 from tests.core.test_cases_tasks import QUICK, order, pack, running
 from wolfpack.core import errands as e
 from wolfpack.core.alpha import Alpha
@@ -31,6 +29,8 @@ from wolfpack.core.wire import (
 from wolfpack.errors import Deposed, QueueFull
 from wolfpack.model import Cause, Job, PackSpec, RetryPolicy
 from wolfpack.plain import card_to_json, pack_to_json
+from wolfpack.sim.den import World, task, wolves
+from wolfpack.sim.den_units import Process
 
 NO_BUDGET = RetryPolicy(max_attempts=1000, backoff_s=0.01, backoff_max_s=0.05)
 

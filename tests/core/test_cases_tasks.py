@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.core.book_desk import den, ended
-from tests.core.den_harness import World, task, wolves
 from wolfpack.core.book.queue import Queue
 from wolfpack.core.book.state import Task
 from wolfpack.core.rows import TaskFixed
 from wolfpack.errors import UnknownName
 from wolfpack.model import Card, Cause, Nature, Needs, Offer, PackSpec, RetryPolicy, TaskState, Timing
+from wolfpack.sim.den import World, task, wolves
 
 QUICK = Timing(name="quick", heartbeat_s=0.1, silence_s=0.4, answer_s=0.12, lease_s=1.0)
 CPU = Offer(frozenset({"cpu"}))
@@ -68,7 +68,7 @@ def test_P02_a_task_submitted_while_its_unit_restarts_has_no_attempt_before_it_s
 
 def test_P03_attempts_count_starts_of_user_code_and_no_lost_calls() -> None:
     world = World(cards=wolves(3), packs=[pack(retry=RetryPolicy(max_attempts=9, backoff_s=0.01))], timing=QUICK)
-    world.faults.unreachable = 0.05
+    world.change_weather(unreachable=0.05)
     ids = world.submit("p", [task(0.05, "FAULT", "CRASH", "DONE")] * 30)
     world.after(0.4, world.crash_keeper)
     world.settle()
@@ -95,7 +95,7 @@ def test_P05_what_a_task_does_wrong_is_told_by_its_cause(cause: str) -> None:
 
 def test_P05_a_killed_unit_a_recall_a_cancel_and_a_deadline_have_causes_of_their_own() -> None:
     world = World(cards=wolves(1), packs=[pack()], timing=QUICK)
-    lost, evicted, cancelled, expired = (world.submit("p", [task(1.0)])[0] for _ in range(4))
+    (lost,) = world.submit("p", [task(1.0)])
     assert world.run_until(lambda: running(world, lost), 5.0)
     world.crash("grey-0")
     assert world.run_until(lambda: causes(world, lost) == ["LOST"], 5.0)
@@ -438,11 +438,12 @@ def test_P67_an_old_lease_of_the_same_unit_settles_nothing() -> None:
 
 
 def test_a_unit_that_asked_for_many_short_tasks_gives_longer_ones_back_when_another_joins() -> None:
-    world = World(cards=wolves(2), packs=[pack()], timing=QUICK)
+    world = World(cards=wolves(2), packs=[pack(most=1)], timing=QUICK)
     short = world.submit("p", [task(0.0001)] * 600)
     assert world.run_until(lambda: world.done(short), 20.0)
-    assert 1 == len(world.members("p"))  # one is enough for those
     long = world.submit("p", [task(0.05)] * 200)
+    world.run(0.2)
+    world.act(lambda book, at: book.scale(at, "p", 0, 2, ""))
     assert world.run_until(lambda: len(world.members("p")) == 2, 20.0)
     world.run(1.0)
     began, left = world.now, sum(not world.done([each]) for each in long)

@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.core.book_desk import Desk, cards, den
-from tests.core.den_checks import check_book
-from tests.core.den_harness import World, task, wolves
 from tests.core.test_cases_tasks import CPU, QUICK, order, pack, running
 from wolfpack.core.book.journal import AskToLead, CreateUnit, Instruct, Summon
 from wolfpack.core.hand import LeaseBook
 from wolfpack.core.wire import Move
 from wolfpack.model import Card, Cause, Job, Nature, Offer, PackSpec, Readiness, Report
+from wolfpack.sim.checks import check_book
+from wolfpack.sim.den import World, task, wolves
 
 
 def job(lease_no: int) -> Job:
@@ -299,7 +299,7 @@ def test_a_werewolf_leaves_its_day_job_for_a_pack_and_resumes_where_it_left_off(
     assert world.run_until(lambda: world.day_steps["silver-0"] == 3, 10.0)
     (task_id,) = world.submit("p", [task(2.0)])
     assert world.run_until(lambda: running(world, task_id), 5.0)
-    assert not world.process("silver-0").at_day_job
+    assert not world.process("silver-0").day_job.working
     world.settle()
     steps = world.day_steps["silver-0"]
     assert world.run_until(lambda: world.day_steps["silver-0"] > steps, 10.0)
@@ -341,7 +341,7 @@ def test_a_summons_during_a_long_step_is_declined_and_another_unit_comes() -> No
     world.day_step_s = 30.0
     assert world.run_until(lambda: len(world.awake()) == 2, 5.0)
     world.run(1.0)
-    world.process("silver-1")._stepping_until = world.now  # its step just ended
+    world.process("silver-1").day_job.stepping_until = world.now  # its step just ended
     (task_id,) = world.submit("p", [task(0.1)])
     world.settle(10.0)
     assert world.done([task_id])

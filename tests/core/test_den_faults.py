@@ -10,10 +10,10 @@ import random
 
 import pytest
 
-from tests.core.den_harness import Faults, World, task, wolves
 from viz.state import fold
 from wolfpack.events import Recorded, decode
 from wolfpack.model import Card, Nature, Offer, PackSpec, RetryPolicy, Timing
+from wolfpack.sim.den import Weather, World, task, wolves
 
 SEEDS = (
     [int(os.environ["WOLFPACK_SEED"])]
@@ -39,11 +39,11 @@ def make_world(rng: random.Random, seed: int) -> World:
     packs = [PackSpec(name="a", most=4, fewest=rng.choice([0, 1]), retry=NEVER_DEAD, lendable=rng.random() < 0.5)]
     if rng.random() < 0.5:
         packs.append(PackSpec(name="b", most=2, priority=1, retry=NEVER_DEAD, drain_target_s=0.5))
-    faults = Faults(
+    weather = Weather(
         lost=rng.choice([0.0, 0.1]), doubled=rng.choice([0.0, 0.1]), late=rng.choice([0.0, 0.05]),
         late_s=rng.choice([0.1, 0.6]), unreachable=rng.choice([0.0, 0.02]),
     )  # fmt: skip
-    return World(cards=cards, packs=packs, seed=seed, timing=TIMING, faults=faults, birth_s=rng.choice([0.02, 0.3]))
+    return World(cards=cards, packs=packs, seed=seed, timing=TIMING, weather=weather, birth_s=rng.choice([0.02, 0.3]))
 
 
 def make_trouble(world: World, rng: random.Random) -> None:
@@ -65,7 +65,7 @@ def make_trouble(world: World, rng: random.Random) -> None:
             world.act(lambda book, at: book.order_unit(at, unit, order, rng.choice([None, 0.1]), "a whim"))
         case "scale" if world.keeper_up:
             most = rng.randint(1, 4)
-            world.act(lambda book, at: book.scale(at, rng.choice(sorted(book.packs)), rng.randint(0, most), most, ""))
+            world.act(lambda book, at: book.scale(at, rng.choice(sorted(book.packs)), rng.randint(0, min(2, most)), most, ""))
         case "submit":
             pack = rng.choice(sorted(world.book.packs))
             world.submit(pack, [a_task(rng) for _ in range(rng.randint(1, 20))], rng.choice(["c", "d"]))
@@ -105,7 +105,7 @@ def test_whatever_fails_every_acknowledged_task_settles_once(seed: int) -> None:
         world.run(rng.uniform(0.05, 1.5))
         make_trouble(world, rng)
     world.run(6.0)
-    world.faults = Faults()
+    world.weather = Weather()
     world.settle(120.0)
     world.run(12.0)  # longer than any process lives whose boot is void
     for (unit, boot), process in world.processes.items():

@@ -44,6 +44,8 @@ class Weather:
     # Part of messages that take up to `late_s` longer, so that later ones overtake them.
     late: float = 0.0
     late_s: float = 0.3
+    # Part of calls that fail at the caller though the other side may have taken them; for worlds that make calls.
+    unreachable: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

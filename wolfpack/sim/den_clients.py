@@ -1,6 +1,6 @@
 """Drivers of a den on virtual time: they submit until acknowledged, watch from a cursor, and look up what they missed.
 
-A part of `World`, which knows the keeper and the network; see `den_harness`.
+A part of `World`, which knows the keeper and the network; see `den`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from wolfpack.errors import WolfPackError
 from wolfpack.model import FINAL_STATES, Card, Offer
 
 if TYPE_CHECKING:
-    from tests.core.den_harness import World
+    from wolfpack.sim.den import World
+
+AGAIN_S = 0.05
 
 
 def wolves(count: int, kind: str = "grey", tags: Iterable[str] = ("cpu",), **fields: Any) -> list[Card]:
@@ -83,8 +85,8 @@ class Clients:
         def call(book: Book, at: Instant) -> Any:
             known = Keyed()
             asked, keys = book.tasks.unknown(batch)
-            known.ids = {row.fixed.id: row for row in self._world.ledger.find_tasks(asked)}
-            known.keys = {str(row.fixed.key): row for row in self._world.ledger.find_keys(batch.pack, keys)}
+            known.ids = {row.fixed.id: row for row in self._world.disk_rows(asked)}
+            known.keys = {str(row.fixed.key): row for row in self._world.disk_keys(batch.pack, keys)}
             return book.submit(at, batch, known)
 
         def done(acks: Any) -> None:
@@ -103,9 +105,9 @@ class Clients:
             if isinstance(why, WolfPackError):
                 who.refused.update(dict.fromkeys(ids, f"{type(why).__name__}: {why}"))
             else:
-                self._world.after(0.05, lambda: self._send(who, batch, ids))
+                self._world.after(AGAIN_S, lambda: self._send(who, batch, ids))
 
-        self._world.ask_keeper(call, done, lost)
+        self._world.ask_keeper(who.name, call, done, lost)
 
     def _settle(self, who: Client, final: Final) -> None:
         self._world.checks.on_final(who.name, final)
@@ -113,12 +115,7 @@ class Clients:
         who.pending.discard(final.task_id)
 
     def _watch(self, who: Client) -> None:
-        def call(book: Book, at: Instant) -> Any:
-            return (
-                *book.finals_since(who.name, who.cursor, self._world.durable_settle_no),
-                self._world.durable_settle_no,
-                book.epoch,
-            )
+        """A long poll for the ends of its tasks; the next one follows each answer."""
 
         def done(answer: Any) -> None:
             finals, gap, durable, epoch = answer
@@ -129,20 +126,20 @@ class Clients:
                 who.cursor = max(who.cursor, durable)
             if gap or epoch != who.epoch:
                 self._look(who, epoch)
-            self._world.after(0.02, lambda: self._watch(who))
+            self._watch(who)
 
-        self._world.ask_keeper(call, done, lambda _: self._world.after(0.02, lambda: self._watch(who)))
+        self._world.watch(who.name, who.cursor, done, lambda _: self._world.after(AGAIN_S, lambda: self._watch(who)))
 
     def _look(self, who: Client, epoch: int) -> None:
         ids = sorted(who.pending)
 
-        def call(book: Book, at: Instant) -> Any:
+        def call(book: Book, _: Instant) -> Any:
             return [each for each in ids if (found := book.tasks.join(who.name, each)) and not found.settle_no]
 
-        def done(living: Any) -> None:
+        def done(_: Any) -> None:
             for row in self._world.disk_rows(ids):
                 if row.mutable.state in FINAL_STATES:
                     self._settle(who, final_of_row(row))
             who.epoch = epoch
 
-        self._world.ask_keeper(call, done, lambda _: None)
+        self._world.ask_keeper(who.name, call, done, lambda _: None)
