@@ -6,7 +6,8 @@ each packet takes another slice. News of a unit replaces older news of the same 
 
 When many die at once, a record each would fill all packets for many seconds: 2,000 deaths at seven bytes, told twenty
 times, are 280 KB a unit. A bit for each unit of the base is 1,250 bytes for all of ten thousand. So beyond the size at
-which the bitmap is smaller, deaths leave the queue and the bitmap is told instead, as often as one news.
+which bits are smaller, the deaths of a stretch of the base leave the queue, and its bits are told instead, as often as
+one news. A stretch has 4,096 units, so that one always fits a packet, and three.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from wolfpack.core.membership_words import Status
 from wolfpack.core.packets import Bitmap, LoadRecord, Record, StallVote, Writer
 from wolfpack.core.view import View
 
+STRETCH = 512  # bytes of bits
 RECORD_BYTES = 7  # of a death: tag, word, number (2 or 3), boot, counter
-BITMAP_BYTES = 12  # beside its bits
+BITMAP_BYTES = 13  # beside its bits
 _MISSES = 3  # items that do not fit, before a packet counts as full
 
 
@@ -88,44 +90,47 @@ class Queue(Generic[Item]):
 class News:
     """All that this unit has to tell."""
 
-    __slots__ = ("_bitmap_left", "_bitmaps", "_dead", "health", "loads", "votes")
+    __slots__ = ("_bitmaps", "_dead", "_stretches", "health", "loads", "votes")
 
     def __init__(self, *, bitmaps: bool) -> None:
         self.health: Queue[Record] = Queue()
         self.loads: Queue[LoadRecord] = Queue()
         self.votes: Queue[StallVote] = Queue()
         self._bitmaps = bitmaps
-        self._bitmap_left = 0  # so often the bitmap is still told
-        self._dead: set[str] = set()  # units whose death is in the queue
+        self._stretches: dict[int, int] = {}  # of the base -> so often its bits are still told
+        self._dead: dict[int, set[str]] = {}  # stretch -> units whose death is in the queue
 
     def __bool__(self) -> bool:
-        return bool(self._bitmap_left or self.health or self.loads or self.votes)
+        return bool(self._stretches or self.health or self.loads or self.votes)
 
     @property
     def urgent(self) -> bool:
         """Whether there is news of somebody's health."""
-        return bool(self._bitmap_left or self.health)
+        return bool(self._stretches or self.health)
 
     def tell(self, record: Record, view: View, times: int) -> None:
-        """This is news; when the bitmap is on its way and says it too, it goes on for as long."""
-        dies = record.status is Status.DEAD and view.in_bits(record.unit)
-        if dies and self._bitmap_left:
+        """This is news. Where bits that say it are on their way, they go on for as long as it should."""
+        slot = view.slot_in_bits(record.unit) if self._bitmaps and record.status is Status.DEAD else None
+        if slot is None:
+            self.health.put(record)
+            return
+        stretch = slot // (STRETCH * 8)
+        if stretch in self._stretches:
             self.health.drop(record.unit)
-            self._dead.discard(record.unit)
-            self._bitmap_left = times
+            self._stretches[stretch] = times
             return
         self.health.put(record)
-        if not dies:
-            self._dead.discard(record.unit)
-            return
-        self._dead.add(record.unit)
-        if self._bitmaps and len(self._dead) * RECORD_BYTES > len(view.base.dead) + BITMAP_BYTES:
-            self._dead = {unit for unit in self._dead if self.health.find(unit) is not None}
-            if len(self._dead) * RECORD_BYTES > len(view.base.dead) + BITMAP_BYTES:
-                for unit in self._dead:
+        dead = self._dead.setdefault(stretch, set())
+        dead.add(record.unit)
+        size = min(STRETCH, len(view.base.dead) - stretch * STRETCH) + BITMAP_BYTES
+        if len(dead) * RECORD_BYTES > size:
+            dead = {unit for unit in dead if (item := self.health.find(unit)) and item.status is Status.DEAD}
+            self._dead[stretch] = dead
+            if len(dead) * RECORD_BYTES > size:
+                for unit in dead:
                     self.health.drop(unit)
-                self._dead.clear()
-                self._bitmap_left = times
+                del self._dead[stretch]
+                self._stretches[stretch] = times
 
     def drop(self, unit: str) -> None:
         self.health.drop(unit)
@@ -134,10 +139,18 @@ class News:
 
     def fill(self, writer: Writer, view: View, times: int, load_times: int) -> None:
         """Health first, then load, into what is left of the packet."""
-        if self._bitmap_left and writer.bitmap(Bitmap(view.base.digest, view.dead_bits)):
-            self._bitmap_left -= 1
+        for stretch, left in sorted(self._stretches.items(), key=lambda pair: -pair[1]):
+            start = stretch * STRETCH
+            if not writer.bitmap(Bitmap(view.base.digest, start, view.dead_bits(start, STRETCH))):
+                break
+            if left > 1:
+                self._stretches[stretch] = left - 1
+            else:
+                del self._stretches[stretch]
         if self.health:
             self.health.fill(writer.record, times)
+        elif self._dead:
+            self._dead.clear()
         if self.votes:
             self.votes.fill(writer.vote, load_times)
         if self.loads:

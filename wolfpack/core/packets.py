@@ -94,7 +94,10 @@ class StallVote(NamedTuple):
 
 
 class Bitmap(NamedTuple):
+    """A bit for each unit of this base from number 8 * `start` on: DEAD in the incarnation that the base has."""
+
     base: int
+    start: int
     bits: bytes
 
 
@@ -251,7 +254,8 @@ class Writer:
         return self._add(words, _byte(_LOAD | _VOTE) + data + self._name(vote.witness, words))
 
     def bitmap(self, bitmap: Bitmap) -> bool:
-        data = _byte(_BITMAP) + bitmap.base.to_bytes(8, "big") + len(bitmap.bits).to_bytes(3, "big") + bitmap.bits
+        base, start, bits = bitmap
+        data = _byte(_BITMAP) + base.to_bytes(8, "big") + varint(start) + varint(len(bits)) + bits
         return self._add([], data)
 
     def _add(self, words: list[bytes], data: bytes) -> bool:
@@ -351,13 +355,8 @@ def read_items(data: bytes) -> Items:
                     if len(words) > _LITERAL:
                         raise ValueError("too many words")
                 case _:
-                    end = at + 12 + int.from_bytes(data[at + 9 : at + 12], "big")
-                    if end > size:
-                        raise ValueError("a bitmap that is cut off")
-                    items.bitmaps.append(
-                        Bitmap(int.from_bytes(data[at + 1 : at + 9], "big"), data[at + 12 : end])
-                    )  # fmt: skip
-                    at = end
+                    bitmap, at = _read_bitmap(data, at)
+                    items.bitmaps.append(bitmap)
     except IndexError as exc:
         raise ValueError("an item that is cut off") from exc
     return items
@@ -370,7 +369,7 @@ def _read_name(data: bytes, at: int, words: list[str]) -> tuple[str, int]:
     else:
         number, at = _read_varint(data, at + 1)
         unit = f"{words[word]}{number - 1}" if number else words[word]
-    if not unit or len(unit) > NAME_MOST // 4 and len(unit.encode()) > NAME_MOST:
+    if not unit or (len(unit) > NAME_MOST // 4 and len(unit.encode()) > NAME_MOST):
         raise ValueError("a unit without a name, or with a long one: nobody could pass it on")
     return unit, at
 
@@ -421,3 +420,13 @@ def _read_vote(data: bytes, at: int, words: list[str]) -> tuple[StallVote, int]:
     progress, at = _read_varint(data, at)
     witness, at = _read_name(data, at, words)
     return StallVote(unit, boot, progress, witness), at
+
+
+def _read_bitmap(data: bytes, at: int) -> tuple[Bitmap, int]:
+    base = int.from_bytes(data[at + 1 : at + 9], "big")
+    start, at = _read_varint(data, at + 9)
+    size, at = _read_varint(data, at)
+    end = at + size
+    if end > len(data):
+        raise ValueError("a bitmap that is cut off")
+    return Bitmap(base, start, data[at:end]), end

@@ -184,26 +184,30 @@ class View:
         found = [members[slot].unit for slot in set_bits(self._suspect)] if self._suspect is not None else []
         return found + [m.unit for m in self._others.values() if m.status is Status.SUSPECT]
 
-    @property
-    def dead_bits(self) -> bytes:
-        """A bit for each unit of the base, in its order: DEAD in the incarnation the base has."""
-        return bytes(self.base.dead if self._dead is None else self._dead)
-
-    def in_bits(self, unit: str) -> bool:
-        """Whether `dead_bits` tell all that is thought of this dead unit."""
-        return unit in self.base.index and unit not in self._others
-
-    def newly_dead(self, bits: bytes) -> list[Member]:
-        """Which units of the base, as the base has them, these bits call DEAD and this view does not."""
+    def dead_bits(self, start: int = 0, size: int | None = None) -> bytes:
+        """A bit for each unit of the base, in its order: DEAD in the incarnation the base has. Counted in bytes."""
         own = self.base.dead if self._dead is None else self._dead
+        return bytes(own[start:] if size is None else own[start : start + size])
+
+    def slot_in_bits(self, unit: str) -> int | None:
+        """The number of the bit that tells all that is thought of this dead unit, if one does."""
+        return None if unit in self._others else self.base.index.get(unit)
+
+    def newly_dead(self, start: int, bits: bytes) -> list[Member]:
+        """Which units of the base, as the base has them, these bits call DEAD and this view does not.
+
+        Raises:
+            ValueError: there are more bits than units.
+        """
+        own = (self.base.dead if self._dead is None else self._dead)[start : start + len(bits)]
         if len(bits) != len(own):
-            raise ValueError(f"a bitmap of {len(bits)} bytes for {len(self.base)} units")
+            raise ValueError(f"a bitmap of {len(bits)} bytes from {start} on, for {len(self.base)} units")
         fresh = int.from_bytes(bits, "little") & ~int.from_bytes(own, "little")
         if not fresh:
             return []
-        members = self.base.members
-        size = len(members)
-        return [members[at] for at in set_bits(fresh.to_bytes(len(bits), "little")) if at < size]
+        members, first = self.base.members, start << 3
+        found = (first + at for at in set_bits(fresh.to_bytes(len(bits), "little")))
+        return [members[at] for at in found if at < len(members)]
 
     def changes(self) -> list[Member]:
         """What bits cannot say: every entry whose incarnation, address or goodbye the base lacks."""
