@@ -12,7 +12,7 @@ from typing import Any
 from wolfpack.core.book.journal import Instruct, Journal, Recent
 from wolfpack.core.book.queue import Queue
 from wolfpack.core.book.state import Instant, Pack, Task, Unit, decode_story
-from wolfpack.core.book.tasks import Ack, Keyed, TaskDesk
+from wolfpack.core.book.tasks import Ack, Keyed, TaskDesk, led_meta
 from wolfpack.core.book.terms import TermDesk
 from wolfpack.core.book.units import LIVING, UnitDesk
 from wolfpack.core.rows import Count, Loaded, TaskRow
@@ -68,7 +68,7 @@ class Book:
         for pack_row in loaded.packs:
             pack = Pack.from_row(pack_row)
             pack.renewed_mono = at.mono
-            pack.first_lease = pack.alpha is not None
+            pack.first_lease = loaded.meta.get(led_meta(pack.name)) == str(pack.term)
             pack.closed = pack.name in closed
             self.packs[pack.name] = pack
             self.tasks.counts[pack.name] = Counter()

@@ -245,6 +245,7 @@ class TaskDesk:
                     pack.tokens -= len(jobs)
         if granted and not pack.first_lease:
             pack.first_lease = True
+            self._journal.meta[led_meta(pack.name)] = str(pack.term)  # in one commit with the lease
             self._journal.publish(at, FirstLease(pack=pack.name, term=pack.term, unit=next(iter(granted))))
         return granted
 
@@ -594,6 +595,11 @@ def _check(submit: Submit) -> None:
             needs_from_json(text)
     except (ValueError, TypeError, AttributeError) as exc:
         raise CallerError(f"A task of client {submit.client} cannot be read: {exc}") from exc
+
+
+def led_meta(pack: str) -> str:
+    """Under this name the ledger keeps the latest term of a pack that gave a lease."""
+    return f"led:{pack}"
 
 
 def job_of(task: Task) -> Job:
