@@ -1,0 +1,196 @@
+"""Random faults for a herd, by menus. They come in the middle third of a run; the last third is calm.
+
+Each menu draws from its own stream, so one more menu changes nothing about the others. What a menu did can be read
+from the trace and the story of the herd; the same plan does the same again.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from wolfpack.sim.herd import Herd
+    from wolfpack.sim.herd_unit import HerdUnit
+    from wolfpack.sim.network import Cut, Weather
+
+MENUS: Mapping[str, str] = {
+    "network": "bursts of loss, doubling, delay and reordering; clogged paths; partitions of all kinds",
+    "pauses": "units stop for 128 ms to 32 s, up to a tenth of them at once",
+    "slow": "one unit in twenty takes a hundred times longer for each message",
+    "crashes": "units crash and are born again",
+    "churn": "the highest ranks leave and come back, from the beginning to the calm: no fault, no change of alpha",
+}
+BEGIN, END = 1 / 3, 2 / 3  # of the run
+GAP_S = 1.5  # between two faults of a menu, on average
+PAUSE_S = (0.128, 0.512, 2.048, 8.192, 16.384, 32.768)
+SLOW_SHARE = 0.05
+SERVICE_S = 0.001  # a healthy unit needs about so long for a message
+SLOWER = 100.0
+CHURN_SHARE = 0.1
+CHURN_STAY_S = (5.0, 40.0)  # how long one that comes and goes stays, and is away
+FIRST_S = 3.0  # the pack has found its alpha by then
+
+
+class Faults:
+    """The faults of one herd's plan.
+
+    Attributes:
+        last_us: when the latest fault began or ended.
+    """
+
+    def __init__(self, herd: Herd) -> None:
+        self._herd = herd
+        self._menus = herd.plan.faults
+        self._seconds = herd.plan.seconds
+        self.last_us = 0
+
+    def begin(self) -> None:
+        """The first units settle in, and every menu makes its plans."""
+        herd = self._herd
+        coming = self._comers() if "churn" in self._menus else []
+        herd.settle_in([name for name in herd.names if name not in set(coming)])
+        for name in coming:
+            dice = herd.kernel.stream("faults", "churn", name)
+            herd.kernel.after(FIRST_S + dice.uniform(0.0, CHURN_STAY_S[1]), self._come, name, dice)
+        menus: dict[str, Callable[[random.Random], None]] = {
+            "network": self._network, "pauses": self._pause, "crashes": self._crash,
+        }  # fmt: skip
+        for menu, act in menus.items():
+            if menu in self._menus:
+                dice = herd.kernel.stream("faults", menu)
+                herd.kernel.after(self._seconds * BEGIN, self._again, act, dice)
+        if "slow" in self._menus:
+            herd.kernel.after(self._seconds * BEGIN, self._slow, herd.kernel.stream("faults", "slow"))
+        if {"network", "pauses", "slow"} & set(self._menus):
+            herd.kernel.after(self._seconds * END, self._calm)
+
+    def calm_s(self, other_s: float) -> float:
+        """For how long there has been no fault, where the plan's own last one was at `other_s`."""
+        return self._herd.kernel.now - max(other_s, self.last_us / 1e6)
+
+    def _note(self, text: str) -> None:
+        self.last_us = self._herd.kernel.now_us
+        self._herd.kernel.mix(f"fault {text}")
+
+    def _left_s(self) -> float:
+        return self._seconds * END - self._herd.kernel.now
+
+    def _again(self, act: Callable[[random.Random], None], dice: random.Random) -> None:
+        if self._left_s() <= 0:
+            return
+        act(dice)
+        self._herd.kernel.after(dice.expovariate(1 / GAP_S), self._again, act, dice)
+
+    # --- network ------------------------------------------------------------------------------------------------
+
+    def _network(self, dice: random.Random) -> None:
+        herd = self._herd
+        lasts_s = min(dice.uniform(0.5, 8.0), self._left_s())
+        numbers = [unit.no for unit in herd.alive]
+        kind = dice.choice(("weather", "clog", "isolate", "halves", "one-way", "bridge"))
+        self._note(f"network {kind} {lasts_s:.3f}")
+        kernel, network = herd.kernel, herd.network
+        if kind == "weather":
+            before = network.weather
+            network.weather = replace(
+                before, lost=dice.uniform(0.05, 0.3), doubled=dice.uniform(0.0, 0.2), late=dice.uniform(0.0, 0.2),
+                exponential_s=dice.choice((0.0, 0.005, 0.05)),
+            )  # fmt: skip
+            kernel.after(lasts_s, self._weather_ends, replace(before, lost=herd.plan.loss))
+        elif kind == "clog":
+            source, target = dice.sample(numbers, 2)
+            network.clog(source, dice.choice((target, None)), lasts_s)
+            kernel.after(lasts_s, self._note, "clog ends")
+        else:
+            dice.shuffle(numbers)
+            some = numbers[: 1 if kind in ("isolate", "one-way") else len(numbers) // 2]
+            others = None if kind in ("isolate", "one-way") else numbers[len(some) + (kind == "bridge") :]
+            cut = network.cut(some, others, one_way=kind == "one-way")
+            kernel.after(lasts_s, self._heal, cut)
+
+    def _weather_ends(self, weather: Weather) -> None:
+        self._note("weather ends")
+        self._herd.network.weather = weather
+
+    def _heal(self, cut: Cut) -> None:
+        self._note("heal")
+        self._herd.network.heal(cut)
+
+    # --- units --------------------------------------------------------------------------------------------------
+
+    def _pause(self, dice: random.Random) -> None:
+        herd = self._herd
+        running = [unit for unit in herd.alive if not unit.stopped]
+        stopped = len(herd.alive) - len(running)
+        room = max(1, herd.size // 10) - stopped
+        if room < 1:
+            return
+        unit = dice.choice(running)
+        lasts_s = min(dice.choice(PAUSE_S), self._left_s())
+        self._note(f"pause {unit.name} {lasts_s:.3f}")
+        unit.stop()
+        herd.kernel.after(lasts_s, self._go_on, unit)
+
+    def _go_on(self, unit: HerdUnit) -> None:
+        self._note("go on")
+        unit.go_on()
+
+    def _slow(self, dice: random.Random) -> None:
+        herd = self._herd
+        chosen = dice.sample(herd.alive, max(1, round(SLOW_SHARE * herd.size)))
+        self._note("slow")
+        for unit in chosen:
+            unit.healthy = False
+            unit.service_us = round(SERVICE_S * SLOWER * 1e6)
+
+    def _crash(self, dice: random.Random) -> None:
+        herd = self._herd
+        living = herd.alive
+        if len(living) < 3 or len(living) <= herd.size // 2:
+            return
+        unit = dice.choice(living)
+        self._note(f"crash {unit.name}")
+        herd.crash(unit.name)
+        herd.kernel.after(dice.uniform(0.5, 10.0), self._rebirth, unit.name, dice.random() < 0.5)
+
+    def _rebirth(self, name: str, told: bool) -> None:
+        if not self._herd.units[name].alive:
+            self._note(f"rebirth {name}")
+            self._herd.birth(name, told=told)
+
+    def _calm(self) -> None:
+        """All that is stopped goes on, and all paths are open."""
+        herd = self._herd
+        self._note("calm")
+        herd.network.heal()
+        herd.network.weather = replace(
+            herd.network.weather, lost=herd.plan.loss, doubled=0.0, late=0.0, exponential_s=0.0
+        )
+        for unit in herd.alive:
+            unit.service_us = 0
+            unit.go_on()
+
+    # --- churn --------------------------------------------------------------------------------------------------
+
+    def _comers(self) -> list[str]:
+        """The highest ranks; one in ten, but two stay at least."""
+        herd = self._herd
+        count = min(max(1, round(CHURN_SHARE * herd.size)), herd.size - 2)
+        return [peer.unit for peer in herd.ranked[:count]]
+
+    def _come(self, name: str, dice: random.Random) -> None:
+        if self._left_s() <= 0:
+            return
+        self._note(f"comes {name}")
+        self._herd.birth(name, told=dice.random() < 0.5)
+        self._herd.kernel.after(dice.uniform(*CHURN_STAY_S), self._go, name, dice)
+
+    def _go(self, name: str, dice: random.Random) -> None:
+        if self._left_s() <= 0:
+            return  # stays
+        self._note(f"goes {name}")
+        self._herd.leave(name)
+        self._herd.kernel.after(dice.uniform(*CHURN_STAY_S), self._come, name, dice)
