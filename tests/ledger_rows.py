@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from wolfpack.core.rows import EventRow, GhostRow, PackRow, TaskFixed, TaskMutable, TaskRow, UnitRow, Writes
+from wolfpack.model import Card, PackSpec
+from wolfpack.plain import card_to_json, pack_to_json
 
 
 def fixed(counter: int = 1, client: str = "ada", **changes: Any) -> TaskFixed:
@@ -74,12 +76,26 @@ def ids(rows: list[TaskRow]) -> list[str]:
 
 
 def unit(name: str = "grey-1", **changes: Any) -> UnitRow:
-    row = UnitRow(name, "{}", 1, "awake", None, 0, 0.0, 0, "hello", b"\x00day", 0.0, 42, "node")
+    row = UnitRow(
+        name,
+        card_to_json(Card(unit=name, kind="grey")),
+        1,
+        "awake",
+        None,
+        0,
+        0.0,
+        0,
+        "hello",
+        b"\x00day",
+        0.0,
+        42,
+        "node",
+    )
     return row._replace(**changes)
 
 
 def pack(name: str = "computing", **changes: Any) -> PackRow:
-    return PackRow(name, "{}", 3, "grey-1", 1, 9, False, 0)._replace(**changes)
+    return PackRow(name, pack_to_json(PackSpec(name=name)), 3, "grey-1", 1, 9, False, 0)._replace(**changes)
 
 
 def event(number: int) -> EventRow:

@@ -30,6 +30,10 @@ class ConfigError(CallerError, ValueError):
     """pack.yaml says something that cannot be; every fault is listed, each with file, line, column and field."""
 
 
+class Malformed(CallerError, ValueError):
+    """A message, or an argument of a call, has not the shape it must have; nothing of it was used."""
+
+
 class PayloadNotPicklable(CallerError, TypeError):
     """An argument or function cannot be sent to another process; the message names the object and its origin."""
 

@@ -285,8 +285,15 @@ def encode(event: Any) -> tuple[str, str]:
 
 
 def decode(name: str, fields_json: str) -> Any:
-    """The event again; JSON lists come back as tuples. What cannot be imported comes back as `UnknownEvent`."""
-    fields = {key: _frozen(value) for key, value in json.loads(fields_json).items()}
+    """The event again; JSON lists come back as tuples. What cannot be imported comes back as `UnknownEvent`.
+
+    Whatever stands there, it must not stop its reader: of fields that are no JSON object the text is kept. And only a
+    frozen dataclass is ever called: a name in a ledger must not make its reader call anything else.
+    """
+    try:
+        fields = {key: _frozen(value) for key, value in json.loads(fields_json).items()}
+    except (ValueError, AttributeError, RecursionError):
+        return UnknownEvent(name, {"unreadable": fields_json})
     cls: Any = OWN_EVENTS.get(name)
     try:
         if cls is None:
@@ -294,8 +301,10 @@ def decode(name: str, fields_json: str) -> Any:
             cls = importlib.import_module(module)
             for part in qualname.split("."):
                 cls = getattr(cls, part)
+        if not (isinstance(cls, type) and cls.__dataclass_params__.frozen):  # type: ignore[attr-defined]
+            return UnknownEvent(name, fields)
         return cls(**fields)
-    except Exception:  # an old or foreign event must not stop its reader
+    except (Exception, SystemExit):  # an old or foreign event, or its module, must not stop its reader
         return UnknownEvent(name, fields)
 
 

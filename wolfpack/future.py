@@ -43,7 +43,7 @@ class Future(concurrent.futures.Future[Any]):
         """Every start of the task's code so far, each with its unit, its times and its cause."""
         if self._story is None:
             return read_story(self._den._ask("attempts", self.task_id))
-        return read_story(msgpack.unpackb(self._story)) if self._story else ()
+        return read_story(msgpack.unpackb(self._story, unicode_errors="surrogatepass")) if self._story else ()
 
     def why(self) -> str:
         """Why the task is where it is: its place in the queue, its unit, its cause of death."""

@@ -73,10 +73,13 @@ _DIGITS = re.compile(r"(\d+)")
 
 def natural_key(name: str) -> tuple[tuple[int, int, str], ...]:
     """Sorts names as people do: `grey-2` before `grey-10`."""
-    return tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in _DIGITS.split(name) if part)
+    return tuple((0, int(part), "") if part.isdecimal() else (1, 0, part) for part in _DIGITS.split(name) if part)
 
 
 # --- capability ---------------------------------------------------------------------------------------------------
+
+
+AMOUNT_MOST = 1e300  # of a measure, either way: a float can hold it
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +125,7 @@ class Needs:
                 tags.add(name)
             elif amount is False or amount is None:
                 continue
-            elif isinstance(amount, (int, float)) and float("-inf") < amount < float("inf"):
+            elif isinstance(amount, (int, float)) and -AMOUNT_MOST <= amount <= AMOUNT_MOST:
                 minimums[name] = float(amount)
             else:
                 raise ValueError(f"the need {name!r} must be true or a least value (a number), not {amount!r}")

@@ -27,7 +27,7 @@ def needs_to_plain(needs: Needs) -> dict[str, Any]:
 
 
 def needs_from_plain(plain: Mapping[str, Any]) -> Needs:
-    return Needs(frozenset(plain["tags"]), _pairs(plain["minimums"]))
+    return Needs(_tags(plain["tags"]), _pairs(plain["minimums"]))
 
 
 def offer_to_plain(offer: Offer) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def offer_to_plain(offer: Offer) -> dict[str, Any]:
 
 
 def offer_from_plain(plain: Mapping[str, Any]) -> Offer:
-    return Offer(frozenset(plain["tags"]), _pairs(plain["measures"]))
+    return Offer(_tags(plain["tags"]), _pairs(plain["measures"]))
 
 
 def retry_to_plain(retry: RetryPolicy) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def retry_from_plain(plain: Mapping[str, Any]) -> RetryPolicy:
         {"retry_on": tuple, "never_on": tuple, "on_oom": needs_from_plain},
     )
     numbers = (policy.max_attempts, policy.max_evictions, policy.backoff_s, policy.backoff_max_s)
-    if not all(isinstance(number, (int, float)) for number in numbers):
+    if not all(type(number) in (int, float) and number == number for number in numbers):
         raise ValueError(f"this is not a RetryPolicy: its budgets and pauses must be numbers, not {numbers!r:.120}")
     return policy
 
@@ -89,7 +89,7 @@ def card_from_json(text: str) -> Card:
     """
     return _build(
         Card,
-        json.loads(text),
+        _json_of(text),
         {"nature": Nature, "offer": offer_from_plain, "hands": lambda plain: _build(HandsSpec, plain, {})},
     )
 
@@ -108,21 +108,37 @@ def pack_from_json(text: str) -> PackSpec:
     Raises:
         ValueError: this is not a pack; the text says why.
     """
-    return _build(PackSpec, json.loads(text), {"needs": needs_from_plain, "retry": retry_from_plain})
+    return _build(PackSpec, _json_of(text), {"needs": needs_from_plain, "retry": retry_from_plain})
+
+
+def _json_of(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("this JSON lies too many levels deep") from error
 
 
 def _fields_of(record: Any) -> dict[str, Any]:
     return {one.name: getattr(record, one.name) for one in fields(record)}
 
 
+def _tags(plain: Sequence[Any]) -> frozenset[str]:
+    if not isinstance(plain, list) or not all(isinstance(tag, str) for tag in plain):
+        raise ValueError(f"tags are a list of texts, not {plain!r:.80}")
+    return frozenset(plain)
+
+
 def _pairs(plain: Sequence[Sequence[Any]]) -> tuple[tuple[str, float], ...]:
-    return tuple((name, value) for name, value in plain)
+    pairs = tuple((name, value) for name, value in plain)
+    if not all(isinstance(name, str) and type(value) in (int, float) and value == value for name, value in pairs):
+        raise ValueError(f"measures are pairs of a name and a number, not {plain!r:.80}")
+    return pairs
 
 
 def _build(record: type[_Record], plain: Any, readers: Mapping[str, Any]) -> _Record:
     try:
         return record(**{name: readers[name](value) if name in readers else value for name, value in plain.items()})
-    except (AttributeError, KeyError, TypeError) as error:
+    except (AttributeError, KeyError, TypeError, OverflowError) as error:
         raise ValueError(f"this is not a {record.__name__}: {error}") from error
 
 

@@ -12,6 +12,7 @@ from wolfpack.core.wire import (
     Hunt,
     HuntReply,
     KeeperReport,
+    Leases,
     MemberTurn,
     Move,
     RosterEntry,
@@ -39,7 +40,7 @@ MESSAGES: list[tuple[Any, Any]] = [
     (
         wire.read_turn_reply,
         TurnReply(
-            3, (("u", 2, (JOB,)),), (("u", (7,)),), (("u", ((7, True, "CANCELLED"),)),),
+            3, (Leases("u", 2, (JOB,)),), (("u", (7,)),), (("u", ((7, True, "CANCELLED"),)),),
             (DemandRow("{}", 1, 2, None, 0.5),), (ENTRY,), 9 << 32, "{}", False, 1,
         ),
     ),

@@ -11,6 +11,7 @@ import shutil
 import sys
 import threading
 import time
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 PLAIN_EVERY_S = 5.0  # a line of progress where there is no terminal
 BAR_WIDTH = 20
+# Unicode categories: control, format, surrogate, line and paragraph separator.
+_UNSHOWN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
 def print_json(value: Any) -> None:
@@ -48,7 +51,15 @@ def columns() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
+def printable(text: str) -> str:
+    """The text without what moves a cursor, turns the writing round, or no terminal can show: others wrote it."""
+    if text.isprintable():
+        return text
+    return "".join("\ufffd" if unicodedata.category(c) in _UNSHOWN and c not in "\n\t" else c for c in text)
+
+
 def cut(text: str, width: int | None) -> str:
+    text = printable(text)
     return text if width is None or len(text) <= width else text[: max(width - 1, 0)] + "…"
 
 
@@ -77,8 +88,11 @@ def seconds_text(seconds: float) -> str:
 
 
 def clock(at: float) -> str:
-    """Local time of day with milliseconds."""
-    return f"{time.strftime('%H:%M:%S', time.localtime(at))}.{int(at % 1 * 1000):03d}"
+    """Local time of day with milliseconds; of what is no time of this world, its number."""
+    try:
+        return f"{time.strftime('%H:%M:%S', time.localtime(at))}.{int(at % 1 * 1000):03d}"
+    except (ValueError, OverflowError, OSError):
+        return str(at)
 
 
 # --- a den --------------------------------------------------------------------------------------------------------
@@ -133,13 +147,17 @@ def status_text(facts: Mapping[str, Any], now: float, width: int | None) -> str:
 
 def event_fields(recorded: Recorded) -> dict[str, Any]:
     """An event for a program: as `python -m viz` reads it."""
+    from wolfpack.errors import CallerError
     from wolfpack.events import UnknownEvent, encode
 
     if isinstance(recorded.event, UnknownEvent):
         name, plain = recorded.event.name, recorded.event.fields
     else:
-        name, fields = encode(recorded.event)
-        plain = json.loads(fields)
+        try:
+            name, fields = encode(recorded.event)
+            plain = json.loads(fields)
+        except CallerError:  # a number that is none, in a ledger that others wrote
+            name, plain = type(recorded.event).__name__, {"unreadable": repr(recorded.event)}
     return {
         "number": recorded.number, "at": recorded.at, "producer": recorded.producer, "name": name, "fields": plain,
     }  # fmt: skip

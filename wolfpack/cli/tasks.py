@@ -18,7 +18,7 @@ from wolfpack.cli.common import (
     json_option,
 )
 from wolfpack.cli.record import joined
-from wolfpack.cli.render import clock, columns, counted, print_json, table
+from wolfpack.cli.render import clock, columns, counted, print_json, printable, table
 from wolfpack.errors import UnknownName, WolfPackError
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def why(task: str, file: str, address: str | None, as_json: bool) -> None:
     if as_json:
         print_json({"task": task, "why": text})
     else:
-        click.echo(text)
+        click.echo(printable(text))
 
 
 # --- dead letters -------------------------------------------------------------------------------------------------
@@ -184,7 +184,7 @@ def show_dead(task: str, file: str, address: str | None, as_json: bool) -> None:
         if as_json:
             print_json(_letter(den, task))
         else:
-            click.echo(den.why(task))
+            click.echo(printable(den.why(task)))
 
 
 def _letter(den: Den, task: str) -> dict[str, Any]:

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from wolfpack.errors import Malformed
 from wolfpack.model import Rank, natural_key
 
-_INT_MAX = 2**63 - 1  # what msgpack carries as a signed integer
+_INT_MAX = 2**62 - 1  # whatever a howl says, a claim can carry (`core/shapes`)
 _NAME_MAX = 256
 
 
@@ -58,13 +59,13 @@ class Howl:
         """Reads what `to_wire` wrote.
 
         Raises:
-            ValueError: it is anything else; nothing of it is used.
+            Malformed: it is anything else; nothing of it is used.
         """
         if not isinstance(wire, (list, tuple)) or len(wire) != 7:
-            raise ValueError(f"a howl is a list of seven fields, not {type(wire).__name__}")
+            raise Malformed(f"a howl is a list of seven fields, not {type(wire).__name__}")
         kind, pack, term, unit, boot, lead, next_unit = wire
         if not isinstance(kind, str) or kind not in _KINDS:
-            raise ValueError(f"unknown kind of howl: {str(kind)[:40]!r}")
+            raise Malformed(f"unknown kind of howl: {str(kind)[:40]!r}")
         return cls(
             kind=HowlKind(kind),
             pack=_name("pack", pack),
@@ -92,11 +93,11 @@ class Peer:
 
 def _name(field: str, value: Any) -> str:
     if not isinstance(value, str) or not 0 < len(value) <= _NAME_MAX:
-        raise ValueError(f"a howl's {field} must be a name of 1 to {_NAME_MAX} characters")
+        raise Malformed(f"a howl's {field} must be a name of 1 to {_NAME_MAX} characters")
     return value
 
 
 def _number(field: str, value: Any, least: int) -> int:
     if type(value) is not int or not least <= value <= _INT_MAX:  # a bool is an int to isinstance
-        raise ValueError(f"a howl's {field} must be a whole number of at least {least}")
+        raise Malformed(f"a howl's {field} must be a whole number of at least {least}")
     return value

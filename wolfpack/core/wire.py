@@ -2,19 +2,26 @@
 
 A message is bytes on the wire, since Ray carries bytes at once and pickles everything else object by object. Payloads
 of users are opaque bytes inside; nobody but the hands and the client ever unpickles them.
+
+A reader takes bytes from anybody: what is no such message is refused as `Malformed`, whatever it is. Whether the fields
+of a message can be true is looked at by `core/shapes`.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgpack
 
+from wolfpack.errors import Malformed
 from wolfpack.model import Job, Report
+
+Row = TypeVar("Row", bound=tuple[Any, ...])
 
 
 def pack(message: Any) -> bytes:
-    data: bytes = msgpack.packb(message, use_bin_type=True)
+    """Texts may hold lone surrogates: names of files that are no UTF-8 come into them by way of error messages."""
+    data: bytes = msgpack.packb(message, use_bin_type=True, unicode_errors="surrogatepass")
     return data
 
 
@@ -22,12 +29,12 @@ def unpack(data: bytes) -> Any:
     """Tuples of builtins again.
 
     Raises:
-        ValueError: these bytes are no message.
+        Malformed: these bytes are no message.
     """
     try:
-        return msgpack.unpackb(data, use_list=False, strict_map_key=False)
+        return msgpack.unpackb(data, use_list=False, strict_map_key=False, unicode_errors="surrogatepass")
     except Exception as exc:  # msgpack raises a dozen kinds
-        raise ValueError(f"not a message: {type(exc).__name__}: {exc}") from exc
+        raise Malformed(f"not a message: {type(exc).__name__}: {exc}") from exc
 
 
 class SubmitItem(NamedTuple):
@@ -111,9 +118,15 @@ class DemandRow(NamedTuple):
     oldest_wait_s: float
 
 
+class Leases(NamedTuple):
+    unit: str
+    boot: int
+    jobs: tuple[Job, ...]
+
+
 class TurnReply(NamedTuple):
     seq: int
-    leases: tuple[tuple[str, int, tuple[Job, ...]], ...]  # unit, boot, jobs
+    leases: tuple[Leases, ...]
     acked: tuple[tuple[str, tuple[int, ...]], ...]
     cancels: tuple[tuple[str, tuple[tuple[int, bool, str], ...]], ...]  # unit, (lease_no, kill, cause)
     demand: tuple[DemandRow, ...]
@@ -210,47 +223,74 @@ class Verdict(NamedTuple):
     commit_no: int
 
 
+def read_row(kind: type[Row], fields: Any) -> Row:
+    """One record from the tuple that it was on the wire.
+
+    Raises:
+        Malformed: this is no tuple, or of another length.
+    """
+    if type(fields) is not tuple:
+        raise Malformed(f"a {kind.__name__} is a list of fields, not {type(fields).__name__}")
+    try:
+        return kind._make(fields)  # type: ignore[attr-defined,no-any-return]
+    except TypeError as exc:
+        raise Malformed(f"a {kind.__name__} has not {len(fields)} fields") from exc
+
+
+def read_rows(kind: type[Row], rows: Any) -> tuple[Row, ...]:
+    if type(rows) is not tuple:
+        raise Malformed(f"a list of {kind.__name__} cannot be {type(rows).__name__}")
+    try:
+        if set(map(type, rows)) <= {tuple}:
+            return tuple(map(kind._make, rows))  # type: ignore[attr-defined]
+    except TypeError:
+        pass
+    return tuple(read_row(kind, fields) for fields in rows)  # says which is wrong
+
+
 def read_reports(rows: Any) -> tuple[Report, ...]:
-    return tuple(map(Report._make, rows))
+    return read_rows(Report, rows)
 
 
 def read_turn(data: bytes) -> Turn:
-    turn = Turn(*unpack(data))
-    members = tuple(
-        MemberTurn(unit, boot, held, read_reports(settled), ask) for unit, boot, held, settled, ask in turn.members
-    )
-    return turn._replace(members=members)
+    turn = read_row(Turn, unpack(data))
+    members = read_rows(MemberTurn, turn.members)
+    return turn._replace(members=tuple(each._replace(settled=read_reports(each.settled)) for each in members))
 
 
 def read_turn_reply(data: bytes) -> TurnReply:
-    reply = TurnReply(*unpack(data))
+    reply = read_row(TurnReply, unpack(data))
     return reply._replace(
-        leases=tuple((unit, boot, tuple(map(Job._make, jobs))) for unit, boot, jobs in reply.leases),
-        demand=tuple(DemandRow(*row) for row in reply.demand),
-        roster=tuple(RosterEntry(*row) for row in reply.roster),
+        leases=tuple(each._replace(jobs=read_rows(Job, each.jobs)) for each in read_rows(Leases, reply.leases)),
+        demand=read_rows(DemandRow, reply.demand),
+        roster=read_rows(RosterEntry, reply.roster),
     )
 
 
 def read_hunt(data: bytes) -> Hunt:
-    hunt = Hunt(*unpack(data))
+    hunt = read_row(Hunt, unpack(data))
     return hunt._replace(settled=read_reports(hunt.settled))
 
 
 def read_hunt_reply(data: bytes) -> HuntReply:
-    reply = HuntReply(*unpack(data))
-    return reply._replace(jobs=tuple(map(Job._make, reply.jobs)))
+    reply = read_row(HuntReply, unpack(data))
+    return reply._replace(jobs=read_rows(Job, reply.jobs))
 
 
 def read_keeper_report(data: bytes) -> KeeperReport:
-    report = KeeperReport(*unpack(data))
+    report = read_row(KeeperReport, unpack(data))
     return report._replace(settled=read_reports(report.settled))
 
 
 def read_move(data: bytes) -> Move:
-    move = Move(*unpack(data))
+    move = read_row(Move, unpack(data))
     return move._replace(settled=read_reports(move.settled))
 
 
+def read_claim(data: bytes) -> Claim:
+    return read_row(Claim, unpack(data))
+
+
 def read_submit(data: bytes) -> Submit:
-    submit = Submit(*unpack(data))
-    return submit._replace(items=tuple(map(SubmitItem._make, submit.items)))
+    submit = read_row(Submit, unpack(data))
+    return submit._replace(items=read_rows(SubmitItem, submit.items))

@@ -25,7 +25,7 @@ def encode(message: list[Any], *, max_bytes: int = FRAME_MAX_BYTES) -> bytes:
     Raises:
         BrokenFrame: the message is larger than `max_bytes`.
     """
-    body: bytes = msgpack.packb(message)
+    body: bytes = msgpack.packb(message, unicode_errors="surrogatepass")
     if len(body) > max_bytes:
         raise BrokenFrame(f"a message of {len(body):,} bytes is above the {max_bytes:,} bytes a frame may have")
     return len(body).to_bytes(HEAD_BYTES, "big") + body
@@ -63,7 +63,9 @@ class Decoder:
             if stop > end:
                 break
             try:
-                message = msgpack.unpackb(view[at + HEAD_BYTES : stop], strict_map_key=False)
+                message = msgpack.unpackb(
+                    view[at + HEAD_BYTES : stop], strict_map_key=False, unicode_errors="surrogatepass"
+                )
             except Exception as exc:  # msgpack raises a dozen kinds
                 raise BrokenFrame(f"a frame that is no msgpack: {type(exc).__name__}: {exc}") from exc
             if not isinstance(message, list):

@@ -15,12 +15,13 @@ import os
 import random
 import sys
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError
+from ray.exceptions import RayActorError, RayTaskError
 
 from wolfpack.core import shapes
 from wolfpack.core.book import Book, Instant
@@ -31,7 +32,7 @@ from wolfpack.den.handles import Handles, PeerGone
 from wolfpack.den.ledgers import open_ledger
 from wolfpack.den.names import unit_options
 from wolfpack.den.processes import collect_rarely
-from wolfpack.errors import KeeperBehind, LedgerError, LedgerUnavailable
+from wolfpack.errors import KeeperBehind, LedgerDamaged, LedgerError, LedgerUnavailable
 from wolfpack.events import DenEnded, DenOpened, KeeperBorn
 from wolfpack.model import DenSpec, Readiness
 
@@ -107,9 +108,17 @@ class Keeping:
         wait_s = 0.1
         while True:
             try:
-                self._ledger = open_ledger(self._spec.ledger)
-                loaded = await loop.run_in_executor(self._disk, lambda: self._ledger.open(create=self._create))  # type: ignore[union-attr]
-                break
+                ledger = open_ledger(self._spec.ledger)
+                loaded = await loop.run_in_executor(self._disk, partial(ledger.open, create=self._create))
+                try:
+                    at = self._now()
+                    book = Book(self._spec.timing, random.Random())
+                    book.load(at, loaded)
+                    tethers = _tethers_in(loaded.meta)
+                    break
+                except Exception:
+                    await loop.run_in_executor(self._disk, ledger.close)
+                    raise
             except Exception as exc:
                 self._fatal = exc if isinstance(exc, LedgerError) else LedgerError(f"{type(exc).__name__}: {exc}")
                 self._why_closed = str(exc)
@@ -117,11 +126,10 @@ class Keeping:
                 await asyncio.sleep(wait_s)
                 wait_s = min(2 * wait_s, 2.0)
         self._fatal = None
-        at = self._now()
-        self._book.load(at, loaded)
+        self._ledger, self._book = ledger, book
         journal = self._book.journal
         self._durable_settle_no, self._durable_event_no = loaded.last_settle_no, loaded.last_event_no
-        self._tethers = set(json.loads(loaded.meta.get("tethers", "[]"))) if self._reborn else set()
+        self._tethers = tethers if self._reborn else set()
         if self._reborn:
             self._detached = loaded.meta.get("detached", "") == "1"
             journal.publish(at, KeeperBorn(epoch=loaded.epoch, reason="the keeper before it died"))
@@ -356,7 +364,7 @@ class Keeping:
             handle = await self._handles.run(lambda: ray.get_actor(name, namespace=self._spec.den))
             while True:
                 await handle.lifeline.remote()
-        except (RayActorError, ValueError):
+        except (RayActorError, RayTaskError, ValueError, AttributeError):  # gone, or never was a tether
             self._drop_tether(name)
 
     async def close(self, reason: str) -> None:
@@ -383,3 +391,13 @@ class Keeping:
         ray.kill(ray.get_runtime_context().current_actor, no_restart=True)
         await asyncio.sleep(3.0)
         os._exit(0)
+
+
+def _tethers_in(meta: Mapping[str, str]) -> set[str]:
+    try:
+        names = json.loads(meta.get("tethers", "[]"))
+    except (ValueError, RecursionError):
+        names = None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise LedgerDamaged("The ledger's note of tethers is no list of names: something else than Wolf Pack wrote it.")
+    return set(names)

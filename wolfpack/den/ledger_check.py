@@ -22,16 +22,20 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Any
 
+from wolfpack.core.book import UNREADABLE, Book, Instant
+from wolfpack.core.book.state import Task
 from wolfpack.core.rows import EventRow, GhostRow, PackRow, TaskFixed, TaskMutable, UnitRow, Writes
 from wolfpack.den import ledger_format as form
 from wolfpack.den.ledger_files import Lock, MarkNumbers, beside, read_mark
-from wolfpack.den.ledger_format import Book, RowFault
+from wolfpack.den.ledger_format import RowFault
 from wolfpack.den.ledger_log import apply_log
-from wolfpack.den.ledger_open import create_file, faults, is_there, reading, size_of
+from wolfpack.den.ledger_open import create_file, faults, is_there, load, reading, refuse_others, size_of
 from wolfpack.den.sqlite_ledger import SqliteLedger
 from wolfpack.errors import LedgerDamaged, LedgerError, LedgerHeld, LedgerMissing, LedgerTooNew
+from wolfpack.model import Timing
 
 # How far numbers jump after a loss: leases, settles and events, of which a den gives many; terms and boots.
 AHEAD = 1 << 32
@@ -59,6 +63,8 @@ def check(path: str | os.PathLike[str]) -> list[str]:
             raise LedgerMissing(f"There is no ledger at {path}.")
     except LedgerDamaged as exc:
         return [str(exc)]
+    except (OSError, ValueError) as exc:
+        raise form.explain(path, exc, "read") from exc
     lock: Lock | None = None
     # Only keeps a den from opening meanwhile; one that has it open does not mind a reader.
     with contextlib.suppress(LedgerError):
@@ -76,6 +82,8 @@ def check(path: str | os.PathLike[str]) -> list[str]:
             with contextlib.suppress(RowFault):
                 fault = form.mark_fault(form.read_book(con), mark)
                 found += [fault] if fault else []
+            if not found:
+                found += _content_faults(con, path)
     except LedgerTooNew:
         raise
     except (LedgerError, *form.READ_ERRORS, OSError) as exc:
@@ -83,6 +91,22 @@ def check(path: str | os.PathLike[str]) -> list[str]:
     finally:
         if lock is not None:
             lock.release()
+    return found
+
+
+def _content_faults(con: sqlite3.Connection, path: Path) -> list[str]:
+    """What no keeper would have written: every row is read as a keeper does that goes on from it."""
+    found = []
+    for row in con.execute(form.SELECT_TASK + form.JOIN_FINAL):
+        task = form.read_task(row)
+        try:
+            Task.from_row(task)
+        except UNREADABLE as exc:
+            found.append(f"task {task.fixed.id} says what no task can say: {exc}")
+    try:
+        Book(Timing(), Random(0)).load(Instant(0.0, 0.0), load(path)[1])
+    except LedgerDamaged as exc:
+        found.append(str(exc))
     return found
 
 
@@ -110,11 +134,15 @@ def salvage(path: str | os.PathLike[str], out: str | os.PathLike[str]) -> Salvag
         LedgerError: there is something at `out`, or it cannot be written.
     """
     path, out = Path(path).absolute(), Path(out).absolute()
-    if all(size_of(beside(path, suffix)) in (None, 0) for suffix in ("", "-wal")):
-        raise LedgerMissing(f"There is nothing to salvage at {path}: the file is missing or empty.")
-    for suffix in ("", "-wal"):
-        if size_of(beside(out, suffix)) is not None:
-            raise LedgerError(f"Salvage writes a new file, but {beside(out, suffix)} exists. Name another one.")
+    try:
+        refuse_others(path)
+        if all(size_of(beside(path, suffix)) in (None, 0) for suffix in ("", "-wal")):
+            raise LedgerMissing(f"There is nothing to salvage at {path}: the file is missing or empty.")
+        for suffix in ("", "-wal"):
+            if size_of(beside(out, suffix)) is not None:
+                raise LedgerError(f"Salvage writes a new file, but {beside(out, suffix)} exists. Name another one.")
+    except (OSError, ValueError) as exc:
+        raise form.explain(path, exc, "salvaged") from exc
     lock: Lock | None = None
     try:
         lock = Lock(path)
@@ -126,7 +154,7 @@ def salvage(path: str | os.PathLike[str], out: str | os.PathLike[str]) -> Salvag
         out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as folder:
             return _salvage(path, out, Path(folder))
-    except (*form.READ_ERRORS, OSError) as exc:
+    except (*form.READ_ERRORS, OSError, ValueError) as exc:
         raise form.explain(out, exc, "salvaged") from exc
     finally:
         if lock is not None:
@@ -154,7 +182,7 @@ def _salvage(path: Path, out: Path, folder: Path) -> SalvageReport:
         if mark is not None and (book is None or mark.ident == book.ident):
             fault = form.mark_fault(book, mark) if book is not None else None
             lost += [fault] if fault else []
-            at_least = Book(mark.ident, mark.epoch, mark.commit_no, 0, 0, 0, 0, 0, 0)
+            at_least = form.Book(mark.ident, mark.epoch, mark.commit_no, 0, 0, 0, 0, 0, 0)
             book = book or at_least
             book = book._replace(
                 epoch=max(book.epoch, at_least.epoch), commit_no=max(book.commit_no, at_least.commit_no)
@@ -171,7 +199,7 @@ def _salvage(path: Path, out: Path, folder: Path) -> SalvageReport:
     return SalvageReport(kept=kept, lost=lost)
 
 
-def _ahead(old: Book, new: Book) -> Book:
+def _ahead(old: form.Book, new: form.Book) -> form.Book:
     """Numbers that nobody has seen yet."""
     return old._replace(
         commit_no=old.commit_no + 1,
@@ -238,9 +266,9 @@ class _Source:
         self.lost = lost
         self.clients: dict[str, int] = dict(self.rows("client"))
 
-    def book(self) -> Book | None:
+    def book(self) -> form.Book | None:
         for fields in self.rows("book"):
-            return Book(*fields)
+            return form.Book(*fields)
         return None
 
     def rows(self, table: str) -> Iterator[tuple[Any, ...]]:

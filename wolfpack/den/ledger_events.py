@@ -37,6 +37,6 @@ def read_events(path: str | os.PathLike[str], since: int = 0) -> list[Recorded]:
                 )
     except form.RowFault as exc:
         raise LedgerDamaged(f"{path}: {exc}. `wolfpack ledger check {path}` lists every fault.") from exc
-    except form.READ_ERRORS as exc:
+    except (*form.READ_ERRORS, OSError, ValueError) as exc:
         raise form.explain(path, exc, "read") from exc
     return found

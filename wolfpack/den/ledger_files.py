@@ -60,7 +60,7 @@ class Lock:
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as exc:
-            holder = os.pread(self._fd, 200, 0).decode("utf-8", "replace").strip()
+            holder = " ".join(os.pread(self._fd, 200, 0).decode("utf-8", "replace").split())
             os.close(self._fd)
             self._fd = -1
             if not isinstance(exc, BlockingIOError):
@@ -123,7 +123,8 @@ class Mark:
         fresh = beside(ledger, ".mark.new")
         self._ident = numbers.ident
         self._broken = False
-        self._fd = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
+        fresh.unlink(missing_ok=True)  # left by a process that was killed; never written through, wherever it leads
+        self._fd = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
         try:
             self.write(numbers.epoch, numbers.commit_no)
             os.fsync(self._fd)

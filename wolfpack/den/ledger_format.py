@@ -13,22 +13,25 @@ of its own: its `integrity_check` proves structure and indexes, ours prove conte
 from __future__ import annotations
 
 import sqlite3
+import types
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args, get_type_hints
 
 import msgpack
 
-from wolfpack.core.rows import TaskFixed, TaskMutable, TaskRow
+from wolfpack.core.rows import EventRow, GhostRow, PackRow, TaskFixed, TaskMutable, TaskRow, UnitRow
+from wolfpack.core.shapes import NUMBER_MOST
 from wolfpack.den.ledger_files import MarkNumbers
 from wolfpack.errors import LedgerDamaged, LedgerError, LedgerTooNew
-from wolfpack.model import FINAL_STATES
+from wolfpack.model import FINAL_STATES, TaskState
 
 APPLICATION_ID = 0x57506B31  # "WPk1", in the head of the file
 SCHEMA_VERSION = 1
 # Fixed, so that the first page of every ledger is alike: `salvage` can replace a damaged one.
 PAGE_BYTES = 4096
+LIVE_STATES = frozenset(TaskState) - FINAL_STATES
 COUNTER_BITS = 40
 
 _BODY = "body BLOB NOT NULL, crc INTEGER NOT NULL"
@@ -68,6 +71,34 @@ class Book(NamedTuple):
     settle_no: int
     event_no: int
     ghosts: int  # ever
+
+
+def _shape(*hints: Any) -> tuple[frozenset[type], ...]:
+    """Which types each field of a row may have: a whole number may stand for seconds, and 0 or 1 for no and yes."""
+    wider = {float: {float, int}, bool: {bool, int}}
+    allowed = [get_args(hint) if isinstance(hint, types.UnionType) else (hint,) for hint in hints]
+    return tuple(frozenset().union(*(wider.get(kind, {kind}) for kind in kinds)) for kinds in allowed)
+
+
+def _shape_of(row: type, *before: Any) -> tuple[frozenset[type], ...]:
+    return _shape(*before, *get_type_hints(row).values())
+
+
+# What the fields of each table's rows are.
+SHAPES: dict[str, tuple[frozenset[type], ...]] = {
+    "book": _shape_of(Book),
+    "meta": _shape(str, str),
+    "client": _shape(str, int),
+    "pack": _shape_of(PackRow),
+    "unit": _shape_of(UnitRow),
+    "task": _shape_of(TaskFixed),
+    "live": _shape_of(TaskMutable),
+    "final": _shape_of(TaskMutable),
+    "event": _shape_of(EventRow),
+    "ghost": _shape_of(GhostRow, int),
+}
+_COUNTED = frozenset({"book", "client", "pack", "unit"})
+_sound: set[tuple[str, tuple[type, ...]]] = set()  # kinds of rows that were found good
 
 
 class RowFault(Exception):
@@ -114,15 +145,40 @@ def unseal(table: str, key: object, body: Any, crc: Any) -> tuple[Any, ...]:
     if not isinstance(body, bytes) or zlib.crc32(body, SEED[table]) != crc:
         raise RowFault(f"row {key} of table {table} has a wrong checksum")
     try:
-        fields: tuple[Any, ...] = msgpack.unpackb(body, use_list=False, unicode_errors="surrogatepass")
-    except ValueError as exc:
+        fields: Any = msgpack.unpackb(body, use_list=False, unicode_errors="surrogatepass")
+    except Exception as exc:  # msgpack raises a dozen kinds
         raise RowFault(f"row {key} of table {table} cannot be read ({exc})") from exc
-    return fields
+    if type(fields) is not tuple or (table, (*map(type, fields),)) not in _sound:
+        _check_shape(table, key, fields)
+    if table in _COUNTED:
+        _check_numbers(table, key, fields)
+    whole: tuple[Any, ...] = fields
+    return whole
+
+
+def _check_numbers(table: str, key: object, fields: tuple[Any, ...]) -> None:
+    """Of the small tables: numbers from which the keeper counts on must leave room for more."""
+    for number in fields:
+        if type(number) is int and not 0 <= number < NUMBER_MOST:
+            raise RowFault(f"row {key} of table {table} holds the number {number}, which nobody can count on from")
+
+
+def _check_shape(table: str, key: object, fields: object) -> None:
+    """A checksum proves that a row is as it was written, and nothing of who wrote it."""
+    shape = SHAPES[table]
+    if type(fields) is not tuple or len(fields) != len(shape):
+        raise RowFault(f"row {key} of table {table} does not hold the {len(shape)} fields it must have")
+    kinds = tuple(map(type, fields))
+    for place, (kind, allowed) in enumerate(zip(kinds, shape, strict=True)):
+        if kind not in allowed:
+            raise RowFault(f"field {place} of row {key} of table {table} cannot be {kind.__name__}")
+    if len(_sound) < 1000:
+        _sound.add((table, kinds))
 
 
 def unseal_function(fn: str, body: Any, crc: Any) -> bytes:
-    if not isinstance(body, bytes) or seal_function(fn, body) != crc:
-        raise RowFault(f"row {fn} of table function has a wrong checksum")
+    if type(fn) is not str or not isinstance(body, bytes) or seal_function(fn, body) != crc:
+        raise RowFault(f"row {fn!r:.80} of table function has a wrong checksum")
     return body
 
 
@@ -160,7 +216,7 @@ def read_task(row: tuple[Any, ...]) -> TaskRow:
     if body is not None:
         mutable = TaskMutable(*unseal("live", num, body, crc))
         shown, told = (pack, state, 0), (fixed.pack, mutable.state, mutable.settle_no)
-        fits = mutable.state not in FINAL_STATES
+        fits = mutable.state in LIVE_STATES
     else:
         mutable = TaskMutable(*unseal("final", num, final_body, final_crc))
         shown, told = (final_pack, final_state, no), (fixed.pack, mutable.state, mutable.settle_no)
@@ -203,8 +259,8 @@ def check_schema(con: sqlite3.Connection, path: Path) -> None:
         )
     found = dict(con.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"))
     if version < 1 or found != SCHEMA:
-        wrong = sorted(name for name in {*found, *SCHEMA} if found.get(name) != SCHEMA.get(name))
-        raise damaged(path, f"the description of its tables is wrong ({', '.join(map(str, wrong)) or 'version'})")
+        wrong = sorted(str(name) for name in {*found, *SCHEMA} if found.get(name) != SCHEMA.get(name))
+        raise damaged(path, f"the description of its tables is wrong ({', '.join(wrong) or 'version'})")
 
 
 def structure_faults(con: sqlite3.Connection) -> Iterator[str]:
@@ -261,6 +317,8 @@ def explain(path: Path, exc: Exception, doing: str) -> LedgerError:
         advice = f"its disk failed, is full or has a limit on the size of files. Look after the disk of {path.parent}"
     elif name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         advice = "another program keeps it locked. End the program that has the file open"
+    elif "null byte" in str(exc) or "null character" in str(exc):
+        advice = "no file can have such a name. Name another one under `ledger:`"
     elif isinstance(exc, OSError):
         advice = f"{exc.strerror or exc}. Look after {path.parent}, or name another file under `ledger:`"
     else:

@@ -48,12 +48,15 @@ def apply_log(log: Path, file: Path) -> list[str]:
     pending: dict[int, int] = {}
     broken: list[int] = []
     size = 0
+    # More pages than both files have there cannot be.
+    most = (len(data) + (file.stat().st_size if file.exists() else 0)) // PAGE_BYTES + 1
     for at in range(_HEAD.size, len(data) - _FRAME_BYTES + 1, _FRAME_BYTES):
         number, commit, *frame_salts, sum0, sum1 = _FRAME.unpack_from(data, at)
         page_at = at + _FRAME.size
         previous, stored = stored, (sum0, sum1)
         proof = checksum(data[at : at + 8], previous, order)
-        if frame_salts != salts or checksum(data[page_at : page_at + PAGE_BYTES], proof, order) != stored:
+        whole = frame_salts == salts and checksum(data[page_at : page_at + PAGE_BYTES], proof, order) == stored
+        if not (whole and 0 < number <= most and commit <= most):
             broken.append((at - _HEAD.size) // _FRAME_BYTES)
             continue
         pending[number] = page_at

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import stat
 import zlib
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -20,19 +21,41 @@ from wolfpack.core.rows import Count, Loaded, PackRow, TaskRow, UnitRow
 from wolfpack.den import ledger_format as form
 from wolfpack.den.ledger_files import beside, read_mark, sync_folder
 from wolfpack.den.ledger_format import Book, RowFault
+from wolfpack.errors import LedgerError
 from wolfpack.model import FINAL_STATES
 
 # Up to the first size every row is proved at opening, up to the second every page and index; either takes well under a
 # second. Of a larger ledger the live tasks, the counts and the small tables are, and a final task when it is read.
 ROWS_PROVED_BYTES = 32 << 20
 PAGES_PROVED_BYTES = 192 << 20
+LEAST_ROW_BYTES = 8  # a row takes more
 
 
 def size_of(path: Path) -> int | None:
     try:
         return path.stat().st_size
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
+
+
+def refuse_others(path: Path) -> None:
+    """Looks whether the ledger and what lies beside it are files: of a pipe the reader would wait for ever.
+
+    Raises:
+        LedgerError: one is a folder, a pipe or a device; nothing was opened.
+    """
+    for suffix in ("", "-wal", "-shm", "-journal", ".lock", ".mark", ".mark.new"):
+        file = beside(path, suffix) if suffix else path
+        try:
+            mode = file.stat().st_mode
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        if not stat.S_ISREG(mode):
+            what = "a folder" if stat.S_ISDIR(mode) else "no regular file"
+            raise LedgerError(
+                f"The ledger {path} cannot be used: {file} is {what}. Name another file under `ledger:`, or move "
+                "that out of the way."
+            )
 
 
 def is_there(path: Path) -> bool:
@@ -40,7 +63,9 @@ def is_there(path: Path) -> bool:
 
     Raises:
         LedgerDamaged: the file is gone or empty, but its log or its mark shows that there was one.
+        LedgerError: it, or what lies beside it, is no file.
     """
+    refuse_others(path)
     size = size_of(path)
     if size:
         return True
@@ -79,6 +104,7 @@ def create_file(path: Path) -> None:
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[sqlite3.Connection]:
     """A connection that reads file and log and changes neither; what SQLite put beside them is taken away again."""
+    refuse_others(path)
     made = [beside(path, suffix) for suffix in ("-wal", "-shm") if size_of(beside(path, suffix)) is None]
     con = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, isolation_level=None)
     try:
@@ -191,17 +217,28 @@ def _guarded(what: str, look: Callable[[], Iterator[str]]) -> Iterator[str]:
 
 
 def _row_faults(con: sqlite3.Connection, query: str, read: Callable[[tuple[Any, ...]], object]) -> Iterator[str]:
-    for row in con.execute(query):
+    for row in _rows(con, query):
         try:
             read(row)
         except RowFault as exc:
             yield str(exc)
 
 
+def _rows(con: sqlite3.Connection, query: str) -> Iterator[tuple[Any, ...]]:
+    """The rows of a table, or an error when there are more than its pages can hold: pages that name each other as
+    their children show the same rows for ever."""
+    (pages,) = con.execute("PRAGMA page_count").fetchone()
+    most = int(pages) * form.PAGE_BYTES // LEAST_ROW_BYTES
+    for count, row in enumerate(con.execute(query)):
+        if count > most:
+            raise sqlite3.DatabaseError("there are more rows than its pages can hold")
+        yield row
+
+
 def _task_faults(con: sqlite3.Connection, book: Book) -> Iterator[str]:
     """Every task, each with its client, and all of them with the highest numbers that the book knows."""
     clients: dict[int, tuple[str, int]] = {}
-    for no, body, crc in con.execute("SELECT no, body, crc FROM client"):
+    for no, body, crc in _rows(con, "SELECT no, body, crc FROM client"):
         try:
             client, counter = form.unseal("client", no, body, crc)
             clients[no] = (client, counter)
@@ -210,7 +247,7 @@ def _task_faults(con: sqlite3.Connection, book: Book) -> Iterator[str]:
     tasks = {"live": 0, "final": 0}
     lease_no = settle_no = 0
     for table, joined in (("live", form.JOIN_LIVE), ("final", form.JOIN_FINAL)):
-        for row in con.execute(form.SELECT_TASK + joined):
+        for row in _rows(con, form.SELECT_TASK + joined):
             tasks[table] += 1
             try:
                 fixed, mutable = form.read_task(row)

@@ -17,13 +17,15 @@ from wolfpack.core.book.terms import TermDesk
 from wolfpack.core.book.units import LIVING, UnitDesk
 from wolfpack.core.rows import Count, Loaded, TaskRow
 from wolfpack.core.wire import Claim, Final, KeeperReport, Move, Submit, Turn, Verdict, Where
-from wolfpack.errors import CallerError, unknown_name
+from wolfpack.errors import CallerError, LedgerDamaged, unknown_name
 from wolfpack.events import OperatorActed, PackCreated, PackDropped, PackScaled
 from wolfpack.model import Card, Needs, PackSpec, Readiness, Role, TaskState, Timing, UnitRecord, natural_key
 from wolfpack.plain import pack_to_json
 
 SIZE_MOST = 10_000
 CLOSED_META = "closed_packs"  # the ledger's note of packs that were drained by hand
+# What reading a row raises that is whole, but that no keeper wrote.
+UNREADABLE = (ValueError, TypeError, AttributeError, LookupError, RecursionError)
 
 
 class Book:
@@ -53,7 +55,20 @@ class Book:
     # --- birth --------------------------------------------------------------------------------------------------
 
     def load(self, at: Instant, loaded: Loaded) -> None:
-        """Takes everything alive from the ledger. Terms and leases get a fresh start: nobody loses one by a restart."""
+        """Takes everything alive from the ledger. Terms and leases get a fresh start: nobody loses one by a restart.
+
+        Raises:
+            LedgerDamaged: its rows say what no keeper wrote; this book is of no use then.
+        """
+        try:
+            self._load(at, loaded)
+        except UNREADABLE as exc:
+            raise LedgerDamaged(
+                f"No keeper can go on from what the rows of the ledger say ({type(exc).__name__}: {exc}). Every row is "
+                "whole, so something else than Wolf Pack wrote one. `wolfpack ledger check` tells more."
+            ) from exc
+
+    def _load(self, at: Instant, loaded: Loaded) -> None:
         journal = self.journal
         self.epoch = loaded.epoch
         self._described = json.loads(loaded.meta.get("described", "{}"))

@@ -31,20 +31,37 @@ class Options(NamedTuple):
 
     @classmethod
     def read(cls, text: str) -> Options:
+        """Reads the options of a task.
+
+        Raises:
+            ValueError: they are none; heaps and clocks could not bear them.
+        """
         return _read_options(text)
 
 
 @lru_cache(maxsize=4096)
 def _read_options(text: str) -> Options:
-    plain: dict[str, Any] = json.loads(text)
+    plain = _json_of(text)
+    if type(plain) is not dict:
+        raise ValueError(f"options are a JSON object, not {text!r:.40}")
     retry = plain.get("retry")
     priority = plain.get("priority", 0)
     if type(priority) is not int or abs(priority) > PRIORITY_MOST:
         raise ValueError(f"a priority must be a whole number within {PRIORITY_MOST}, not {priority!r:.40}")
+    for name in ("timeout_s", "deadline_at"):
+        seconds = plain.get(name)
+        if seconds is not None and not (type(seconds) in (int, float) and 0 <= seconds < float("inf")):
+            raise ValueError(f"{name} must be seconds, not {seconds!r:.40}")
+    policy = retry_from_plain(retry) if retry else None
+    if policy is not None and not all(
+        0 <= number < float("inf")
+        for number in (policy.max_attempts, policy.max_evictions, policy.backoff_s, policy.backoff_max_s)
+    ):
+        raise ValueError(f"budgets and pauses of a retry must be numbers, at least 0, not {retry!r:.80}")
     return Options(
         priority,
         plain.get("timeout_s"),
-        retry_from_plain(retry) if retry else None,
+        policy,
         bool(plain.get("is_async", False)),
         str(plain.get("name", "")),
         plain.get("deadline_at"),
@@ -53,7 +70,22 @@ def _read_options(text: str) -> Options:
 
 @lru_cache(maxsize=4096)
 def needs_from_json(text: str) -> Needs:
-    return Needs.parse(json.loads(text))
+    """Reads needs.
+
+    Raises:
+        ValueError: they are none.
+    """
+    try:
+        return Needs.parse(_json_of(text))
+    except TypeError as exc:
+        raise ValueError(f"needs are tags, or tags and least values, not {text!r:.40}") from exc
+
+
+def _json_of(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except RecursionError as exc:
+        raise ValueError("it lies too many levels deep") from exc
 
 
 @lru_cache(maxsize=4096)
@@ -62,13 +94,20 @@ def needs_to_json(needs: Needs) -> str:
 
 
 def encode_story(story: tuple[tuple[Any, ...], ...]) -> bytes:
-    data: bytes = msgpack.packb(story)
+    data: bytes = msgpack.packb(story, unicode_errors="surrogatepass")
     return data
 
 
 def decode_story(data: bytes) -> tuple[tuple[Any, ...], ...]:
-    """Attempts as tuples of Attempt's fields, in order: number, lease_no, unit, boot, cause, start, end, text."""
-    return tuple(map(tuple, msgpack.unpackb(data))) if data else ()
+    """Attempts as tuples of Attempt's fields, in order: number, lease_no, unit, boot, cause, start, end, text.
+
+    Raises:
+        ValueError: this is no story.
+    """
+    try:
+        return tuple(map(tuple, msgpack.unpackb(data, unicode_errors="surrogatepass"))) if data else ()
+    except TypeError as exc:
+        raise ValueError(f"this is not the story of a task: {exc}") from exc
 
 
 @dataclass(slots=True)

@@ -7,6 +7,7 @@ One function, `settle`, takes every report, whoever brings it.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from wolfpack.core.retry import Verdict, find_unpin_reason, judge, pinned_offer
 from wolfpack.core.rows import TaskFixed, TaskRow
 from wolfpack.core.tasks import TaskEvent, move
 from wolfpack.core.wire import Final, Submit, SubmitItem
-from wolfpack.errors import CallerError, QueueFull
+from wolfpack.errors import Malformed, QueueFull
 from wolfpack.events import FirstLease, NeedUnmet, TaskDied, TaskPinned
 from wolfpack.model import FINAL_STATES, Cause, Job, Needs, Readiness, Report, TaskState
 
@@ -181,7 +182,7 @@ class TaskDesk:
         if unmet and pack.spec.infeasible == "fail":
             return f"infeasible: {unmet}", task_id, None
         if deadline_s is not None:
-            options = f'{options[:-1]}{"," if len(options) > 2 else ""}"deadline_at":{at.wall + deadline_s!r}}}'
+            options = json.dumps(json.loads(options) | {"deadline_at": at.wall + deadline_s}, separators=(",", ":"))
         name = pack.spec.name
         fixed = TaskFixed._make((task_id, name, client, counter, key, fn, digest, args, blob, options, at.wall))
         task = Task(fixed, needs, at.wall + delay_s if delay_s > 0 else 0.0)
@@ -593,8 +594,8 @@ def _check(submit: Submit) -> None:
             Options.read(text)
         for text in {item.needs for item in submit.items if item.needs is not None}:
             needs_from_json(text)
-    except (ValueError, TypeError, AttributeError) as exc:
-        raise CallerError(f"A task of client {submit.client} cannot be read: {exc}") from exc
+    except ValueError as exc:
+        raise Malformed(f"A task of client {submit.client} cannot be read: {exc}") from exc
 
 
 def led_meta(pack: str) -> str:

@@ -10,7 +10,7 @@ from wolfpack.core.book.journal import Answer, AskToLead, Instruct, Journal, Sum
 from wolfpack.core.book.state import Instant, Pack, ParkedTurn, Unit, needs_to_json
 from wolfpack.core.book.tasks import TaskDesk, job_of
 from wolfpack.core.book.units import LIVING, UnitDesk
-from wolfpack.core.wire import Claim, DemandRow, MemberTurn, Turn, TurnReply, Verdict
+from wolfpack.core.wire import Claim, DemandRow, Leases, MemberTurn, Turn, TurnReply, Verdict
 from wolfpack.errors import Deposed
 from wolfpack.events import AlphaCrowned, AlphaDeposed, PackScaled
 from wolfpack.model import Job, Nature, Needs, Readiness, Timing
@@ -219,7 +219,7 @@ class TermDesk:
     ) -> None:
         reply = TurnReply(
             seq=seq,
-            leases=tuple((name, self._units[name].boot, tuple(jobs)) for name, jobs in granted.items()),
+            leases=tuple(Leases(name, self._units[name].boot, tuple(jobs)) for name, jobs in granted.items()),
             acked=tuple((name, tuple(numbers)) for name, numbers in acked.items()),
             cancels=tuple((name, tuple(orders)) for name, orders in cancels.items()),
             demand=self.demand(at, pack),
