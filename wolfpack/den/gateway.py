@@ -118,8 +118,25 @@ class Gateway:
                 "get_if_exists": True, "max_restarts": -1,
             }  # fmt: skip
             self._tether = ray.remote(Tether).options(**options).remote()
-            ray.get(self._tether.lifeline.remote(0.0), timeout=60.0)
+            self._await_tether()
         self.call("hold_tether", self._tether_name)
+
+    def _await_tether(self) -> None:
+        """Waits until the tether lives. A call to it may be lost on the way; then another one is sent.
+
+        Raises:
+            DenUnreachable: it did not answer.
+        """
+        end = time.monotonic() + 60.0
+        while True:
+            try:
+                ray.get(self._tether.lifeline.remote(0.0), timeout=max(0.0, end - time.monotonic()))
+                return
+            except (RayActorError, GetTimeoutError) as exc:
+                if time.monotonic() > end or isinstance(exc, ActorDiedError):
+                    self._tether = None
+                    raise DenUnreachable(f"The tether of this driver could not be started: {exc}") from exc
+                time.sleep(AGAIN_S)
 
     def call(self, method: str, *args: Any, patience_s: float = 30.0, **kwargs: Any) -> Any:
         """Calls the keeper and waits for its answer, again and again while it restarts.
