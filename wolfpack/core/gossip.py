@@ -13,7 +13,7 @@ one news. A stretch has 4,096 units, so that one always fits a packet, and three
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from wolfpack.core.membership_words import Status
 from wolfpack.core.packets import Bitmap, LoadRecord, Record, StallVote, Writer
@@ -25,16 +25,11 @@ BITMAP_BYTES = 13  # beside its bits
 _MISSES = 3  # items that do not fit, before a packet counts as full
 
 
-class _About(Protocol):
-    @property
-    def unit(self) -> str: ...
-
-
-Item = TypeVar("Item", bound=_About)
+Item = TypeVar("Item")
 
 
 class Queue(Generic[Item]):
-    """News of one sort, at most one of each unit, in tiers by how often they were told."""
+    """News of one sort, at most one for each key, in tiers by how often they were told."""
 
     __slots__ = ("_tier_of", "_tiers")
 
@@ -45,45 +40,46 @@ class Queue(Generic[Item]):
     def __len__(self) -> int:
         return len(self._tier_of)
 
-    def put(self, item: Item) -> None:
-        self.drop(item.unit)
+    def put(self, key: str, item: Item) -> None:
+        self.drop(key)
         if not self._tiers:
             self._tiers.append({})
-        self._tiers[0][item.unit] = item
-        self._tier_of[item.unit] = 0
+        self._tiers[0][key] = item
+        self._tier_of[key] = 0
 
-    def drop(self, unit: str) -> None:
-        tier = self._tier_of.pop(unit, None)
+    def drop(self, key: str) -> None:
+        tier = self._tier_of.pop(key, None)
         if tier is not None:
-            del self._tiers[tier][unit]
+            del self._tiers[tier][key]
 
-    def find(self, unit: str) -> Item | None:
-        tier = self._tier_of.get(unit)
-        return None if tier is None else self._tiers[tier][unit]
+    def find(self, key: str) -> Item | None:
+        tier = self._tier_of.get(key)
+        return None if tier is None else self._tiers[tier][key]
 
     def fill(self, write: Callable[[Item], bool], times: int) -> int:
         """Writes what fits; returns how many. Those told `times` times are done."""
-        told: list[tuple[int, Item]] = []
+        told: list[tuple[int, str, Item]] = []
         misses = 0
         for number, tier in enumerate(self._tiers):
-            for item in reversed(tier.values()):
+            for key in reversed(tier):
+                item = tier[key]
                 if write(item):
-                    told.append((number, item))
+                    told.append((number, key, item))
                 else:
                     misses += 1
                     if misses == _MISSES:
                         break
             if misses == _MISSES:
                 break
-        for number, item in told:
-            del self._tiers[number][item.unit]
+        for number, key, item in told:
+            del self._tiers[number][key]
             if number + 1 >= times:
-                del self._tier_of[item.unit]
+                del self._tier_of[key]
                 continue
             if number + 1 == len(self._tiers):
                 self._tiers.append({})
-            self._tiers[number + 1][item.unit] = item
-            self._tier_of[item.unit] = number + 1
+            self._tiers[number + 1][key] = item
+            self._tier_of[key] = number + 1
         return len(told)
 
 
@@ -112,14 +108,14 @@ class News:
         """This is news. Where bits that say it are on their way, they go on for as long as it should."""
         slot = view.slot_in_bits(record.unit) if self._bitmaps and record.status is Status.DEAD else None
         if slot is None:
-            self.health.put(record)
+            self.health.put(record.unit, record)
             return
         stretch = slot // (STRETCH * 8)
         if stretch in self._stretches:
             self.health.drop(record.unit)
             self._stretches[stretch] = times
             return
-        self.health.put(record)
+        self.health.put(record.unit, record)
         dead = self._dead.setdefault(stretch, set())
         dead.add(record.unit)
         size = min(STRETCH, len(view.base.dead) - stretch * STRETCH) + BITMAP_BYTES

@@ -38,7 +38,7 @@ def pressure(load: Load | None, unconfirmed: int) -> float:
 class Loads:
     """The loads that one unit knows."""
 
-    __slots__ = ("_sent", "_stalled", "_stall_s", "_votes", "known")
+    __slots__ = ("_sent", "_stall_s", "_stalled", "_votes", "known")
 
     def __init__(self, stall_s: float) -> None:
         self._stall_s = stall_s

@@ -48,7 +48,8 @@ class MembershipOptions:
     stretches its own probes; a suspicion is shortened by confirmations; a suspect is told so in every ping. All three
     off is plain SWIM. helpers_confirm: a helper that heard nothing either confirms a suspicion. hearsay_timers: whoever
     is told of a suspect times it too; otherwise only accusers do. limit_refutations: coalesce them.
-    bitmaps: many deaths travel as one bitmap. hurry: probe faster while many die.
+    bitmaps: many deaths travel as one bitmap. hurry: probe faster while many die. forgive_pauses: a tick that comes late
+    moves all deadlines.
     """
 
     local_health_probe: bool = True
@@ -59,10 +60,11 @@ class MembershipOptions:
     limit_refutations: bool = True
     bitmaps: bool = True
     hurry: bool = True
+    forgive_pauses: bool = True
     retransmit: float = 4.0  # each news is sent so many times log10(n + 1)
     stall_s: float = 30.0  # busy without progress for so long, seen by three: stalled
     load_s: float = 1.0  # own load is told at most so often
-    tombstone_s: float = 86_400.0  # the dead are remembered so long, to know late news of them
+    tombstone_s: float = 86_400.0  # who died or left is remembered so long, to know late news of them
     tombstones_most: int = 4096
     heal_s: float = 10.0  # one of the dead is called so often: a partition may have healed
     settle_s: float = 10.0  # without news for so long: the view becomes the base of the next differences
@@ -70,11 +72,12 @@ class MembershipOptions:
 
 SWIM = MembershipOptions(
     local_health_probe=False, local_health_suspicion=False, buddy=False, helpers_confirm=False, hearsay_timers=True,
-    limit_refutations=False, bitmaps=False, hurry=False,
+    limit_refutations=False, bitmaps=False, hurry=False, forgive_pauses=False,
 )  # fmt: skip
 LIFEGUARD = MembershipOptions(
-    helpers_confirm=False, hearsay_timers=True, limit_refutations=False, bitmaps=False, hurry=False
-)
+    helpers_confirm=False, hearsay_timers=True, limit_refutations=False, bitmaps=False, hurry=False,
+    forgive_pauses=False,
+)  # fmt: skip
 
 
 # --- events -------------------------------------------------------------------------------------------------------

@@ -55,7 +55,8 @@ class Kind(IntEnum):
     SYNC_SAME = 7
     SYNC_DIGESTS = 8  # ours differ: here are more of mine
     SYNC_PUSH = 9  # my differences; send yours
-    SYNC_PULL = 10
+    SYNC_PULL = 10  # here are mine, if yours differ still, push them
+    SYNC_LAST = 11
 
 
 _KINDS = {int(kind): kind for kind in Kind}

@@ -125,18 +125,22 @@ class LocalHealth:
 class Suspicion:
     """One suspect whose time runs here: until `deadline` somebody has to hear that it lives."""
 
-    __slots__ = ("confirmers", "expected", "incarnation", "least_s", "most_s", "started")
+    __slots__ = ("confirmers", "deadline", "expected", "incarnation", "least_s", "most_s")
 
     def __init__(
         self, *, incarnation: Incarnation, accuser: str, started: float, expected: int, least_s: float, most_s: float
     ) -> None:
-        self.incarnation, self.started, self.expected = incarnation, started, expected
+        self.incarnation, self.expected = incarnation, expected
         self.least_s, self.most_s = least_s, most_s
         self.confirmers = {accuser}
+        self.deadline = started + self._runs_s()
 
-    @property
-    def deadline(self) -> float:
-        return self.started + suspicion_s(len(self.confirmers) - 1, self.expected, self.least_s, self.most_s)
+    def _runs_s(self) -> float:
+        return suspicion_s(len(self.confirmers) - 1, self.expected, self.least_s, self.most_s)
+
+    def restart(self, now: float) -> None:
+        """It was heard of after it was suspected, though it did not defend itself yet."""
+        self.deadline = now + self._runs_s()
 
     @property
     def settled(self) -> bool:
@@ -147,7 +151,9 @@ class Suspicion:
         """Whether this was news: each unit counts once, the first accuser not at all."""
         if self.settled or unit in self.confirmers:
             return False
+        before = self._runs_s()
         self.confirmers.add(unit)
+        self.deadline += self._runs_s() - before
         return True
 
 
