@@ -170,6 +170,8 @@ class Process:
         self.hands.frozen = hands
 
     def thaw(self) -> None:
+        if self.dead or not self.frozen:
+            return
         self.frozen = self.deaf = False
         if self.hands.frozen:
             self.hands.thaw()
