@@ -18,7 +18,7 @@ from wolfpack.core.howls import Peer
 from wolfpack.core.succession import MemberHeard, PeersChanged
 from wolfpack.model import PROFILES, Timing
 from wolfpack.sim.herd_keeper import HerdKeeper
-from wolfpack.sim.herd_pack import Leadership, Office
+from wolfpack.sim.herd_pack import Leadership, Office, due_us
 from wolfpack.sim.kernel import Kernel
 from wolfpack.sim.network import Network, Weather
 
@@ -48,8 +48,15 @@ class FailoverResult:
 class _Body:
     """A process that lives until it is killed."""
 
-    def __init__(self) -> None:
+    def __init__(self, kernel: Kernel) -> None:
         self.up = True
+        self._kernel = kernel
+
+    def now(self) -> float:
+        return self._kernel.now
+
+    def us_of(self, now: float) -> int:
+        return due_us(now)
 
     def is_up(self) -> bool:
         return self.up
@@ -80,7 +87,7 @@ class _Pack:
     def birth(self, unit: str) -> None:
         boot = self.keeper.birth(self.kernel.now, unit)
         me = self.roster[unit] = Peer(unit=unit, boot=boot)
-        self.bodies[unit] = body = _Body()
+        self.bodies[unit] = body = _Body(self.kernel)
         born = Leadership(self.office, me, body, self.kernel.stream("unit", unit, boot), gossip=False)
         told = PeersChanged(tuple(self.roster.values()))
         for name, body in self.bodies.items():

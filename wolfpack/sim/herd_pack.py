@@ -31,11 +31,16 @@ from wolfpack.core.succession import (
 )
 from wolfpack.model import Role, Timing
 from wolfpack.sim.herd_keeper import PACK, HerdKeeper
-from wolfpack.sim.kernel import Kernel, to_us
+from wolfpack.sim.kernel import US, Kernel
 from wolfpack.sim.network import Network
 
 KEEPER = "keeper"  # the keeper's end of the network
 HOWL_BYTES = 60  # about what a howl takes on the wire; counted apart from membership
+
+
+def due_us(now: float) -> int:
+    """The first microsecond at which a clock that runs with the kernel's shows this time: never before the float."""
+    return int(now * US) + 1
 
 
 class Office:
@@ -63,7 +68,7 @@ class Office:
             self.kernel.after_us(delay_us, self._arrive, who, handle)
 
     def ask_turn(self, who: Leadership, term: int, seq: int) -> None:
-        self._turns[term, seq] = who, self.kernel.now
+        self._turns[term, seq] = who, who.now()
         me = who.me
         self.ask(who, lambda: self.keeper.turn(self.kernel.now, term, me.unit, me.boot, seq))
 
@@ -95,6 +100,12 @@ class Body(Protocol):
     def hold(self, what: Callable[..., Any], *args: Any) -> None:
         """Keeps what arrives while it cannot act."""
 
+    def now(self) -> float:
+        """What its own clock shows."""
+
+    def us_of(self, now: float) -> int:
+        """When, in virtual microseconds, its clock shows this; never earlier."""
+
     def led(self, term: int, alpha: str, boot: int) -> None:
         """It leads now (the others will want to know), or knows who does."""
 
@@ -113,7 +124,7 @@ class Leadership:
     def __init__(self, office: Office, me: Peer, body: Body, rng: random.Random, *, gossip: bool) -> None:
         self.office, self.me, self._body = office, me, body
         self.machine = Succession(
-            me=me, pack=PACK, timing=office.timing, arbiter=Arbiter.KEEPER, rng=rng, now=office.kernel.now,
+            me=me, pack=PACK, timing=office.timing, arbiter=Arbiter.KEEPER, rng=rng, now=body.now(),
             gossip=gossip,
         )  # fmt: skip
         self._due_us = 1 << 62  # of the earliest tick in the kernel's heap
@@ -122,13 +133,16 @@ class Leadership:
         self._ended: set[int] = set()  # terms that it stopped leading
         office.by_unit[me.unit] = self
 
+    def now(self) -> float:
+        return self._body.now()
+
     def take(self, event: Event) -> None:
         """Something arrived: now, or when the unit goes on."""
         body = self._body
         if not body.is_up():
             body.hold(self.take, event)
             return
-        for order in self.machine.step(self.office.kernel.now, event):
+        for order in self.machine.step(body.now(), event):
             self._carry_out(order)
         self._arm()
 
@@ -141,19 +155,19 @@ class Leadership:
         if wake == math.inf:
             return
         kernel = self.office.kernel
-        due_us = to_us(wake) + 1  # never before the float that the machine compares with
-        if due_us < self._due_us:
-            self._due_us = due_us
-            kernel.at_us(due_us, self._fire, due_us)
+        at_us = self._body.us_of(wake)
+        if at_us < self._due_us:
+            self._due_us = at_us
+            kernel.at_us(at_us, self._fire, at_us)
 
-    def _fire(self, due_us: int) -> None:
+    def _fire(self, at_us: int) -> None:
         """The machine may have been put off since: then its tick is only set again."""
-        if due_us != self._due_us:
+        if at_us != self._due_us:
             return
         self._due_us = 1 << 62
         if not self._body.is_up():
             return  # its owner ticks it when it goes on
-        if self.machine.next_wake() <= self.office.kernel.now:
+        if self.machine.next_wake() <= self._body.now():
             self.tick()
         else:
             self._arm()

@@ -32,7 +32,7 @@ from wolfpack.core.rivals import COUNCIL_SIZE
 from wolfpack.core.succession import MemberHeard, PeerLives, PeerLost, PeersChanged, TermSeen
 from wolfpack.model import Role
 from wolfpack.sim.herd_keeper import PACK
-from wolfpack.sim.herd_pack import Leadership
+from wolfpack.sim.herd_pack import Leadership, due_us
 from wolfpack.sim.kernel import US
 
 if TYPE_CHECKING:
@@ -43,6 +43,19 @@ NEVER_US = 1 << 62
 TICKED = Ticked()
 
 
+class Clock:
+    """A clock of its own: it runs `rate` times as fast as the kernel's, and may jump."""
+
+    def __init__(self, rate: float = 1.0, offset_s: float = 0.0) -> None:
+        self.rate, self.offset_s = rate, offset_s
+
+    def shows(self, kernel_now: float) -> float:
+        return self.offset_s + self.rate * kernel_now
+
+    def us_of(self, now: float) -> int:
+        return due_us((now - self.offset_s) / self.rate)
+
+
 class HerdUnit:
     """A living boot of one unit.
 
@@ -51,12 +64,13 @@ class HerdUnit:
         place: its place by rank, 0 the highest.
         healthy: whether no fault of the plan ever touched it; false positives are told apart by it.
         service_us: how long each event takes it; 0: no time.
+        clock: its own; None: it runs with the kernel's.
         council: places of the highest living ranks in its view, without itself.
     """
 
     __slots__ = (
-        "_busy_us", "_due_us", "_heard_us", "_inbox", "_outbox", "address", "alive", "blocked", "boot", "council",
-        "healthy", "herd", "lead", "machine", "name", "no", "peer", "place", "service_us", "stopped",
+        "_busy_us", "_due_us", "_heard_us", "_inbox", "_outbox", "address", "alive", "blocked", "boot", "clock",
+        "council", "healthy", "herd", "lead", "machine", "name", "no", "peer", "place", "service_us", "stopped",
     )  # fmt: skip
 
     def __init__(self, herd: Herd, peer: Peer, no: int, place: int, machine: Membership) -> None:
@@ -66,6 +80,7 @@ class HerdUnit:
         self.lead: Leadership | None = None
         self.alive, self.stopped, self.blocked, self.healthy = True, False, False, True
         self.service_us = 0
+        self.clock: Clock | None = None
         self.council: tuple[int, ...] = ()
         self._inbox: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
         self._outbox: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
@@ -93,35 +108,42 @@ class HerdUnit:
         if not self.alive or self.stopped:
             return
         machine, herd = self.machine, self.herd
-        for order in machine.step(herd.kernel.now, event):
+        clock = self.clock
+        for order in machine.step(herd.kernel.now if clock is None else clock.shows(herd.kernel.now), event):
             if type(order) is SendPacket:
                 self._send(order.to, order.data)
             else:
                 self._carry_out(order)
-        due_us = int(machine.next_wake() * US) + 1  # never before the float that the machine compares with
-        if due_us < self._due_us:
-            self._due_us = due_us
-            herd.kernel.at_us(due_us, self._fire, due_us)
+        wake = machine.next_wake()
+        at_us = int(wake * US) + 1 if clock is None else clock.us_of(wake)
+        if at_us < self._due_us:
+            self._due_us = at_us
+            herd.kernel.at_us(at_us, self._fire, at_us)
         lead = self.lead
         if lead is not None and lead.machine.role is Role.ALPHA and type(event) is PacketHeard:
             self._member_heard(lead)
 
-    def _fire(self, due_us: int) -> None:
+    def _fire(self, at_us: int) -> None:
         """The machine may have been put off since: then its tick is only set again."""
-        if due_us != self._due_us or not self.alive:
+        if at_us != self._due_us or not self.alive:
             return
         self._due_us = NEVER_US
         if self.stopped:
-            return
-        wake_us = int(self.machine.next_wake() * US) + 1
-        if wake_us <= self.herd.kernel.now_us:
-            if self.service_us:
-                self.take(TICKED)
-            else:
-                self.step(TICKED)
-        else:
+            return  # it is ticked when it goes on
+        wake_us = self.us_of(self.machine.next_wake())
+        if wake_us > self.herd.kernel.now_us:
             self._due_us = wake_us
             self.herd.kernel.at_us(wake_us, self._fire, wake_us)
+        elif self.service_us:
+            self.take(TICKED)
+        else:
+            self.step(TICKED)
+
+    def now(self) -> float:
+        return self.herd.kernel.now if self.clock is None else self.clock.shows(self.herd.kernel.now)
+
+    def us_of(self, now: float) -> int:
+        return due_us(now) if self.clock is None else self.clock.us_of(now)
 
     # --- orders -------------------------------------------------------------------------------------------------
 
@@ -256,15 +278,11 @@ class HerdUnit:
         inbox, self._inbox = self._inbox, []
         for what, args in inbox:
             what(*args)
-        if self.machine.next_wake() <= self.herd.kernel.now:
-            self.step(TICKED)
-        else:
-            self._due_us = NEVER_US
-            self._fire_again()
+        self.awake()
+
+    def awake(self) -> None:
+        """Its clock went on in a way that no tick was set for: it looks at it."""
+        self._due_us = NEVER_US
+        self.step(TICKED)
         if self.lead is not None:
             self.lead.tick()
-
-    def _fire_again(self) -> None:
-        due_us = int(self.machine.next_wake() * US) + 1
-        self._due_us = due_us
-        self.herd.kernel.at_us(due_us, self._fire, due_us)
