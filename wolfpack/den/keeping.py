@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError, RayTaskError
+from ray.exceptions import ActorUnavailableError, RayActorError, RayTaskError
 
 from wolfpack.core import shapes
 from wolfpack.core.book import Book, Instant
@@ -362,8 +362,11 @@ class Keeping:
     async def _hold_tether(self, name: str) -> None:
         try:
             handle = await self._handles.run(lambda: ray.get_actor(name, namespace=self._spec.den))
-            while True:
-                await handle.lifeline.remote()
+            while name in self._tethers:
+                try:
+                    await handle.lifeline.remote()
+                except ActorUnavailableError:  # unreachable is no sign of death
+                    await asyncio.sleep(0.2)
         except (RayActorError, RayTaskError, ValueError, AttributeError):  # gone, or never was a tether
             self._drop_tether(name)
 
