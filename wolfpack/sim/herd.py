@@ -152,9 +152,9 @@ class Herd:
         self.tells_all = plan.units <= TELL_ALL
         self.names = [f"unit-{no}" for no in range(plan.units)]
         self.ranked = tuple(Peer(unit=name, boot=1) for name in reversed(self.names))
+        self.no_of = {name: no for no, name in enumerate(self.names)}
         self.place_of = {peer.unit: place for place, peer in enumerate(self.ranked)}
         self.units: dict[str, HerdUnit] = {}
-        self._by_no: list[HerdUnit | None] = [None] * plan.units
         self.living = 0
         self.packets = self.syncs = self.bytes = 0
         self._checksum = 0
@@ -174,7 +174,7 @@ class Herd:
         born = self.names if names is None else names
         for name in born:
             self._next_boot(name)
-        base = Base(Member(name, str(self._no(name)), self.boots[name]) for name in born)
+        base = Base(Member(name, name, self.boots[name]) for name in born)
         for name in born:
             self._start(name, View(base))
 
@@ -191,7 +191,7 @@ class Herd:
         dice = self.kernel.stream("join", name, unit.boot)
         others = [each for each in self.units.values() if each.alive and each is not unit]
         given = dice.sample(others, min(JOIN_ADDRESSES, len(others)))
-        unit.step(AddressesGiven(tuple((each.address, each.name, each.boot) for each in given)))
+        unit.step(AddressesGiven(tuple((each.name, each.name, each.boot) for each in given)))
         if self.office is not None and unit.lead is not None and told:
             alpha = self.office.keeper.alpha
             if alpha is not None:
@@ -224,26 +224,23 @@ class Herd:
             assert boot == self.boots[name], f"the keeper counts boot {boot} of {name}, the herd {self.boots[name]}"
 
     def _start(self, name: str, view: View) -> HerdUnit:
-        boot, no = self.boots[name], self._no(name)
+        boot = self.boots[name]
         machine = Membership(
-            me=name, boot=boot, address=str(no), den="herd", timing=self.timing,
+            me=name, boot=boot, address=name, den="herd", timing=self.timing,
             rng=self.kernel.stream("membership", name, boot), now=self.kernel.now, options=self.plan.options, view=view,
         )  # fmt: skip
         peer = Peer(unit=name, boot=boot)
-        unit = HerdUnit(self, peer, no, self.place_of[name], machine)
+        unit = HerdUnit(self, peer, self.no_of[name], self.place_of[name], machine)
         if self.office is not None:
             rng = self.kernel.stream("succession", name, boot)
             unit.lead = Leadership(self.office, peer, unit, rng, gossip=True)
         self.watch.reborn(unit)
-        self.units[name] = self._by_no[no] = unit
+        self.units[name] = unit
         self.living += 1
         self.kernel.mix(f"birth {name} {boot}")
         self.watch.born(unit)
         self.kernel.after(0.0, unit.start)
         return unit
-
-    def _no(self, name: str) -> int:
-        return int(name.rpartition("-")[2])
 
     @property
     def alive(self) -> list[HerdUnit]:
@@ -271,28 +268,28 @@ class Herd:
 
     def arrive(self, to: str, source: str, data: bytes) -> None:
         """A packet reached this address."""
-        unit = self._by_no[int(to)]
+        unit = self.units.get(to)
         if unit is not None:
             unit.take(PacketHeard(source, data))
 
     def ask_sync(self, unit: HerdUnit, to: str, data: bytes) -> None:
-        delay_us = self.network.stream_us(unit.no, int(to))
+        delay_us = self.network.stream_us(unit.name, to)
         if delay_us is not None:
-            self.kernel.after_us(delay_us, self._sync_asked, unit, int(to), data)
+            self.kernel.after_us(delay_us, self._sync_asked, unit, to, data)
 
-    def _sync_asked(self, asker: HerdUnit, to: int, data: bytes) -> None:
-        target = self._by_no[to]
+    def _sync_asked(self, asker: HerdUnit, to: str, data: bytes) -> None:
+        target = self.units.get(to)
         if target is None or not target.alive:
             return
         self._ticket += 1
         self._tickets[self._ticket] = asker, target
-        target.take(SyncAsked(asker.address, data, self._ticket))
+        target.take(SyncAsked(asker.name, data, self._ticket))
 
     def answer_sync(self, unit: HerdUnit, ticket: int, data: bytes) -> None:
         asker, target = self._tickets.pop(ticket)
-        delay_us = self.network.stream_us(target.no, asker.no)
+        delay_us = self.network.stream_us(target.name, asker.name)
         if delay_us is not None:
-            self.kernel.after_us(delay_us, asker.take, SyncAnswered(unit.address, data))
+            self.kernel.after_us(delay_us, asker.take, SyncAnswered(unit.name, data))
 
     # --- time ---------------------------------------------------------------------------------------------------
 

@@ -89,7 +89,7 @@ class Faults:
     def _network(self, dice: random.Random) -> None:
         herd = self._herd
         lasts_s = min(dice.uniform(0.5, 8.0), self._left_s())
-        numbers = [unit.no for unit in herd.alive]
+        names = [unit.name for unit in herd.alive]
         kind = dice.choice(("weather", "clog", "isolate", "halves", "one-way", "bridge"))
         self._note(f"network {kind} {lasts_s:.3f}")
         kernel, network = herd.kernel, herd.network
@@ -101,13 +101,13 @@ class Faults:
             )  # fmt: skip
             kernel.after(lasts_s, self._weather_ends, replace(before, lost=herd.plan.loss))
         elif kind == "clog":
-            source, target = dice.sample(numbers, 2)
+            source, target = dice.sample(names, 2)
             network.clog(source, dice.choice((target, None)), lasts_s)
             kernel.after(lasts_s, self._note, "clog ends")
         else:
-            dice.shuffle(numbers)
-            some = numbers[: 1 if kind in ("isolate", "one-way") else len(numbers) // 2]
-            others = None if kind in ("isolate", "one-way") else numbers[len(some) + (kind == "bridge") :]
+            dice.shuffle(names)
+            some = names[: 1 if kind in ("isolate", "one-way") else len(names) // 2]
+            others = None if kind in ("isolate", "one-way") else names[len(some) + (kind == "bridge") :]
             cut = network.cut(some, others, one_way=kind == "one-way")
             kernel.after(lasts_s, self._heal, cut)
 

@@ -60,7 +60,7 @@ class HerdUnit:
     """A living boot of one unit.
 
     Attributes:
-        no: its number in the herd, which is its address as text.
+        no: its number in the herd. Its address is its name, as on Ray.
         place: its place by rank, 0 the highest.
         healthy: whether no fault of the plan ever touched it; false positives are told apart by it.
         service_us: how long each event takes it; 0: no time.
@@ -69,13 +69,12 @@ class HerdUnit:
     """
 
     __slots__ = (
-        "_busy_us", "_due_us", "_heard_us", "_inbox", "_outbox", "address", "alive", "blocked", "boot", "clock",
+        "_busy_us", "_due_us", "_heard_us", "_inbox", "_outbox", "alive", "blocked", "boot", "clock",
         "council", "healthy", "herd", "lead", "machine", "name", "no", "peer", "place", "service_us", "stopped",
     )  # fmt: skip
 
     def __init__(self, herd: Herd, peer: Peer, no: int, place: int, machine: Membership) -> None:
         self.herd, self.peer, self.name, self.boot, self.no, self.place = herd, peer, peer.unit, peer.boot, no, place
-        self.address = str(no)
         self.machine = machine
         self.lead: Leadership | None = None
         self.alive, self.stopped, self.blocked, self.healthy = True, False, False, True
@@ -153,10 +152,10 @@ class HerdUnit:
         if self.blocked:
             self._outbox.append((self._launch, (to, data)))
             return
-        herd.network.send(self.no, to, herd.arrive, to, self.address, data)
+        herd.network.send(self.name, to, herd.arrive, to, self.name, data)
 
     def _launch(self, to: str, data: bytes) -> None:
-        self.herd.network.send(self.no, to, self.herd.arrive, to, self.address, data)
+        self.herd.network.send(self.name, to, self.herd.arrive, to, self.name, data)
 
     def _carry_out(self, order: Order) -> None:
         herd = self.herd
