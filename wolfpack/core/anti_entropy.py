@@ -15,12 +15,14 @@ units by the hash of their ids: with sixteen units in each, one difference costs
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import IntEnum
 from typing import NamedTuple
 
 from wolfpack.core.loads import Loads
 from wolfpack.core.packets import (
     SYNC_MOST,
+    AlphaRecord,
     Bitmap,
     Items,
     Kind,
@@ -77,6 +79,7 @@ def bucket_digests(view: View, buckets: int) -> tuple[int, ...]:
 
 def write_message(
     mark: bytes, sender: bytes, address: str, view: View, kind: Kind, *, loads: Loads | None = None,
+    alphas: Iterable[AlphaRecord] = (),
     scope: Scope = Scope.ALL, buckets: int = 1, wanted: frozenset[int] = frozenset(),
 ) -> bytes:  # fmt: skip
     """Any message of a sync. With `loads` it has items: what `scope` and `wanted` cover."""
@@ -89,6 +92,8 @@ def write_message(
         head.append(sum(1 << bucket for bucket in wanted).to_bytes((buckets + 7) // 8, "little"))
     writer = Writer(b"".join(head), SYNC_MOST)
     if loads is not None:
+        for alpha in alphas:
+            writer.alpha(alpha)
         for member in _covered(view, scope, buckets, wanted):
             writer.record(record_of(member))
         if scope is Scope.SINCE_BASE and view.base.members:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from wolfpack.core.membership_words import Status
-from wolfpack.core.packets import Bitmap, LoadRecord, Record, StallVote, Writer
+from wolfpack.core.packets import AlphaRecord, Bitmap, LoadRecord, Record, StallVote, Writer
 from wolfpack.core.view import View
 
 STRETCH = 512  # bytes of bits
@@ -86,23 +86,19 @@ class Queue(Generic[Item]):
 class News:
     """All that this unit has to tell."""
 
-    __slots__ = ("_bitmaps", "_dead", "_stretches", "health", "loads", "votes")
+    __slots__ = ("_bitmaps", "_dead", "_stretches", "alphas", "health", "loads", "votes")
 
     def __init__(self, *, bitmaps: bool) -> None:
         self.health: Queue[Record] = Queue()
         self.loads: Queue[LoadRecord] = Queue()
         self.votes: Queue[StallVote] = Queue()
+        self.alphas: Queue[AlphaRecord] = Queue()
         self._bitmaps = bitmaps
         self._stretches: dict[int, int] = {}  # of the base -> so often its bits are still told
         self._dead: dict[int, set[str]] = {}  # stretch -> units whose death is in the queue
 
     def __bool__(self) -> bool:
-        return bool(self._stretches or self.health or self.loads or self.votes)
-
-    @property
-    def urgent(self) -> bool:
-        """Whether there is news of somebody's health."""
-        return bool(self._stretches or self.health)
+        return bool(self._stretches or self.health or self.loads or self.alphas or self.votes)
 
     def tell(self, record: Record, view: View, times: int) -> None:
         """This is news. Where bits that say it are on their way, they go on for as long as it should."""
@@ -128,11 +124,6 @@ class News:
                 del self._dead[stretch]
                 self._stretches[stretch] = times
 
-    def drop(self, unit: str) -> None:
-        self.health.drop(unit)
-        self.loads.drop(unit)
-        self.votes.drop(unit)
-
     def fill(self, writer: Writer, view: View, times: int, load_times: int) -> None:
         """Health first, then load, into what is left of the packet."""
         for stretch, left in sorted(self._stretches.items(), key=lambda pair: -pair[1]):
@@ -147,6 +138,8 @@ class News:
             self.health.fill(writer.record, times)
         elif self._dead:
             self._dead.clear()
+        if self.alphas:
+            self.alphas.fill(writer.alpha, times)
         if self.votes:
             self.votes.fill(writer.vote, load_times)
         if self.loads:

@@ -48,8 +48,8 @@ class MembershipOptions:
     stretches its own probes; a suspicion is shortened by confirmations; a suspect is told so in every ping. All three
     off is plain SWIM. helpers_confirm: a helper that heard nothing either confirms a suspicion. hearsay_timers: whoever
     is told of a suspect times it too; otherwise only accusers do. limit_refutations: coalesce them.
-    bitmaps: many deaths travel as one bitmap. hurry: probe faster while many die. forgive_pauses: a tick that comes late
-    moves all deadlines.
+    bitmaps: many deaths travel as one bitmap. hurry: probe faster while many die. forgive_pauses: a tick that comes
+    late moves all deadlines.
     """
 
     local_health_probe: bool = True
@@ -197,7 +197,7 @@ class Stalled:
 
 @dataclass(frozen=True, slots=True)
 class AlphaHeard:
-    """Gossip tells who leads a pack, in a later term than was known here. News for succession (`TermSeen`), no proof."""
+    """Who leads a pack, as gossip tells it, in a later term than was known: news for succession (`TermSeen`)."""
 
     pack: str
     term: int

@@ -7,8 +7,8 @@
     ..  target                   of PING_REQ only: its address
     ..  items                    until the end
 
-An item is a record (what is thought of one unit), a load, a bitmap of the dead, or a kind. Unit ids are mostly a word
-and a number (`grey-17`), so a packet says each word (an item of its own) once and then refers to it: `grey-17` is two
+An item is a record (what is thought of one unit), a load, a stall vote, an alpha, a bitmap of the dead, or a word. Unit
+ids are mostly a word and a number (`grey-17`), so a packet says each word once and then refers to it: `grey-17` is two
 bytes. Numbers are LEB128 varints. A bitmap counts in the order of a base that it names, and says nothing to those who
 hold another one.
 
@@ -38,6 +38,7 @@ _LITERAL = 255  # instead of a word's number: the id follows in full
 
 _RECORD, _LOAD, _WORD, _BITMAP = 0x00, 0x40, 0x80, 0xC0  # the two highest bits of an item
 _HAS_ADDRESS, _NAMED_ADDRESS, _HAS_ACCUSER = 0x20, 0x10, 0x08
+_ALPHA = 0x20  # on a word: who leads a pack instead
 _VOTE = 0x20  # on a load: a stall vote instead
 _STATUSES = tuple(Status)
 _SPLIT = re.compile(r"(.*?)(0|[1-9][0-9]{0,14})?", re.DOTALL | re.ASCII)
@@ -94,6 +95,13 @@ class StallVote(NamedTuple):
     witness: str
 
 
+class AlphaRecord(NamedTuple):
+    pack: str
+    term: int
+    alpha: str
+    boot: int
+
+
 class Bitmap(NamedTuple):
     """A bit for each unit of this base from number 8 * `start` on: DEAD in the incarnation that the base has."""
 
@@ -106,6 +114,7 @@ class Items(NamedTuple):
     records: list[Record]
     loads: list[LoadRecord]
     votes: list[StallVote]
+    alphas: list[AlphaRecord]
     bitmaps: list[Bitmap]
 
 
@@ -254,6 +263,11 @@ class Writer:
         data = self._name(vote.unit, words) + varint(vote.boot) + varint(vote.progress)
         return self._add(words, _byte(_LOAD | _VOTE) + data + self._name(vote.witness, words))
 
+    def alpha(self, alpha: AlphaRecord) -> bool:
+        words: list[bytes] = []
+        data = _byte(_WORD | _ALPHA) + _text(alpha.pack) + varint(alpha.term)
+        return self._add(words, data + self._name(alpha.alpha, words) + varint(alpha.boot))
+
     def bitmap(self, bitmap: Bitmap) -> bool:
         base, start, bits = bitmap
         data = _byte(_BITMAP) + base.to_bytes(8, "big") + varint(start) + varint(len(bits)) + bits
@@ -334,7 +348,7 @@ def read_items(data: bytes) -> Items:
     Raises:
         ValueError: one of them is malformed.
     """
-    items = Items([], [], [], [])
+    items = Items([], [], [], [], [])
     words: list[str] = []
     at, size = 0, len(data)
     try:
@@ -350,6 +364,9 @@ def read_items(data: bytes) -> Items:
                 case 0x40:
                     load, at = _read_load(data, at, words)
                     items.loads.append(load)
+                case 0x80 if tag & _ALPHA:
+                    alpha, at = _read_alpha(data, at, words)
+                    items.alphas.append(alpha)
                 case 0x80:
                     word, at = _read_text(data, at + 1)
                     words.append(word)
@@ -421,6 +438,16 @@ def _read_vote(data: bytes, at: int, words: list[str]) -> tuple[StallVote, int]:
     progress, at = _read_varint(data, at)
     witness, at = _read_name(data, at, words)
     return StallVote(unit, boot, progress, witness), at
+
+
+def _read_alpha(data: bytes, at: int, words: list[str]) -> tuple[AlphaRecord, int]:
+    pack, at = _read_text(data, at + 1)
+    term, at = _read_varint(data, at)
+    alpha, at = _read_name(data, at, words)
+    boot, at = _read_varint(data, at)
+    if not pack or len(pack.encode()) > NAME_MOST:
+        raise ValueError("a pack without a name, or with a long one")
+    return AlphaRecord(pack, term, alpha, boot), at
 
 
 def _read_bitmap(data: bytes, at: int) -> tuple[Bitmap, int]:
