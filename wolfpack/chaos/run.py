@@ -27,7 +27,7 @@ from wolfpack.chaos.plan import Fault, Kind, plan_faults
 from wolfpack.chaos.strike import Freezer, Strike, Striker
 from wolfpack.chaos.task import read_record
 from wolfpack.chaos.work import Work
-from wolfpack.errors import CallerError, LedgerError, LedgerHeld, OperatorError, WolfPackError
+from wolfpack.errors import CallerError, LedgerError, LedgerHeld, OperatorError, WolfPackError, unknown_name
 from wolfpack.model import Cause, DenSpec, TaskState
 
 LOOK_S = 0.02
@@ -71,6 +71,7 @@ def run_chaos(spec: DenSpec, options: ChaosOptions, say: Say) -> dict[str, Any]:
     """
     if not hasattr(os, "pidfd_open") or not hasattr(signal, "pidfd_send_signal"):
         raise CallerError("Chaos needs Linux 5.3 or later: only there a signal can be sent to a proven process.")
+    options = replace(options, pack=_find_pack([each.name for each in spec.packs], options.pack))
     folder = Path(tempfile.mkdtemp(prefix="wolfpack-chaos-"))
     keep = False
     try:
@@ -82,6 +83,17 @@ def run_chaos(spec: DenSpec, options: ChaosOptions, say: Say) -> dict[str, Any]:
     finally:
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _find_pack(names: list[str], name: str | None) -> str:
+    """The pack that works. Asked before a den is opened, so that a slip of the pen costs no time."""
+    if name is None:
+        if len(names) != 1:
+            raise CallerError(f"This den has {len(names)} packs, so name one: {', '.join(names) or 'none yet'}.")
+        return names[0]
+    if name not in names:
+        raise unknown_name("pack", name, names)
+    return name
 
 
 def is_proven(summary: Mapping[str, Any]) -> bool:
