@@ -6,6 +6,7 @@ message on standard error and the exit code of who must act; `--debug` shows the
 
 from __future__ import annotations
 
+import errno
 import importlib
 import logging
 import sys
@@ -65,7 +66,9 @@ class Trouble(click.ClickException):
         return self.code
 
     def show(self, file: IO[Any] | None = None) -> None:
-        click.echo(f"Error: {self.format_message()}", file=file, err=file is None)
+        from wolfpack.cli.render import printable
+
+        click.echo(f"Error: {printable(self.format_message())}", file=file, err=file is None)
 
 
 def _debug_option() -> click.Option:
@@ -109,6 +112,12 @@ class Commands(click.Group):
             if isinstance(exc, WolfPackBug):
                 text += "\nThis is a fault of Wolf Pack itself. Please report it, with what `--debug` shows."
             raise Trouble(text, exit_code(exc)) from exc
+        except OSError as exc:
+            if exc.errno == errno.EPIPE:  # whoever read the output has enough: click ends quietly
+                raise
+            if ctx.meta.get(_DEBUG):
+                traceback.print_exc()
+            raise Trouble(f"{exc.filename or 'A file'}: {exc.strerror or exc}", TROUBLE) from exc
         except KeyboardInterrupt:
             click.echo("Interrupted.", err=True)
             ctx.exit(INTERRUPTED)

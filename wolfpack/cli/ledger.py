@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from wolfpack.cli.common import TROUBLE, Commands, json_option
-from wolfpack.cli.render import counted, print_json
+from wolfpack.cli.render import counted, print_json, printable
 from wolfpack.errors import CallerError
 
 
@@ -51,12 +51,14 @@ def check(ctx: click.Context, file: str, as_json: bool) -> None:
         print_json({"ledger": str(path), "faults": faults})
     elif faults:
         for fault in faults:
-            click.echo(fault)
+            click.echo(printable(fault))
         click.echo(
-            f"{path}: {counted(len(faults), 'fault')}. `wolfpack ledger salvage {path} NEW` saves what is whole."
+            printable(
+                f"{path}: {counted(len(faults), 'fault')}. `wolfpack ledger salvage {path} NEW` saves what is whole."
+            )
         )
     else:
-        click.echo(f"{path} is whole.")
+        click.echo(printable(f"{path} is whole."))
     if faults:
         ctx.exit(TROUBLE)
 
@@ -79,9 +81,9 @@ def salvage(ctx: click.Context, file: str, out: str, as_json: bool) -> None:
         print_json({"ledger": str(path), "out": out, **dataclasses.asdict(report)})
     else:
         for line in report.lost:
-            click.echo(f"lost: {line}")
+            click.echo(printable(f"lost: {line}"))
         kept = ", ".join(f"{count} {what}" for what, count in report.kept.items())
         click.echo(f"kept: {kept}")
-        click.echo(f"{out} is whole. To go on with it, name it under `ledger:` of pack.yaml.")
+        click.echo(printable(f"{out} is whole. To go on with it, name it under `ledger:` of pack.yaml."))
     if report.lost:
         ctx.exit(TROUBLE)

@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import stat
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -24,6 +25,10 @@ from wolfpack.errors import DenUnreachable
 if TYPE_CHECKING:
     from wolfpack.model import DenSpec
     from wolfpack.pack import Den
+
+
+MOST_BYTES = 1 << 16  # of a record
+TOKEN_NAMES = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH")  # what a record may set in the environment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,13 +71,37 @@ def record_path(spec: DenSpec) -> Path:
 
 
 def read_record(spec: DenSpec) -> Record | None:
-    """The record of a den, if there is one that can be read."""
+    """The record of a den, if there is one that can be read, and that says what a record can say."""
     try:
-        values = json.loads(record_path(spec).read_text())
+        values = json.loads(_small_file(record_path(spec)))
         known = {each.name for each in dataclasses.fields(Record)}
-        return Record(**{name: value for name, value in values.items() if name in known})
-    except (OSError, ValueError, TypeError, AttributeError):
+        record = Record(**{name: value for name, value in values.items() if name in known})
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
         return None
+    return record if _is_sound(record) else None
+
+
+def _small_file(path: Path) -> bytes:
+    """What a file holds; of a pipe nobody may wait for it."""
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    with open(fd, "rb") as file:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise OSError(f"{path} is no file")
+        return file.read(MOST_BYTES)
+
+
+def _is_sound(record: Record) -> bool:
+    texts = (record.den, record.address, record.born, record.log)
+    return (
+        all(type(text) is str and "\0" not in text for text in texts)
+        and type(record.started_at) in (int, float)
+        and 0 <= record.started_at < float("inf")
+        and (record.pid is None or (type(record.pid) is int and 0 < record.pid < 1 << 31))
+        and type(record.token) is dict
+        and all(
+            name in TOKEN_NAMES and type(value) is str and "\0" not in value for name, value in record.token.items()
+        )
+    )
 
 
 def write_record(spec: DenSpec, record: Record) -> None:

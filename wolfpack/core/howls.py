@@ -19,6 +19,9 @@ from wolfpack.model import Rank, natural_key
 
 _INT_MAX = 2**62 - 1  # whatever a howl says, a claim can carry (`core/shapes`)
 _NAME_MAX = 256
+# A term so far beyond the known one was never granted: who speaks of it is not believed. If one lie could move all
+# members to the last number there is, nobody could ever claim again.
+TERMS_AHEAD = 1 << 32
 
 
 class HowlKind(StrEnum):

@@ -26,7 +26,7 @@ import random
 from enum import StrEnum
 from typing import assert_never
 
-from wolfpack.core.howls import Howl, HowlKind, Peer
+from wolfpack.core.howls import TERMS_AHEAD, Howl, HowlKind, Peer
 from wolfpack.core.rivals import Rivals, council
 from wolfpack.model import Rank, Role, Timing, natural_key
 
@@ -332,6 +332,8 @@ class Succession:
     def _on_howl(self, now: float, howl: Howl) -> None:
         unit, boot = howl.unit, howl.boot
         if howl.pack != self.pack or unit == self.me.unit or boot < self._known_boot(unit):
+            return
+        if howl.term - self.term > TERMS_AHEAD:
             return
         if self._rivals.is_just_lost(now, unit, boot):
             return

@@ -22,10 +22,11 @@ from wolfpack.core.book import Book
 from wolfpack.core.book.state import decode_story, final_of_row
 from wolfpack.core.book.tasks import Keyed
 from wolfpack.core.rows import Ledger, TaskRow
-from wolfpack.core.wire import Claim, Where, pack, read_keeper_report, read_move, read_submit, read_turn, unpack
+from wolfpack.core.wire import Where, pack, read_claim, read_keeper_report, read_move, read_submit, read_turn
+from wolfpack.den.doors import door
 from wolfpack.den.keeping import Keeping
 from wolfpack.den.names import MANY_CALLS
-from wolfpack.errors import CallerError, Deposed, LedgerUnavailable, unknown_name
+from wolfpack.errors import CallerError, Deposed, LedgerUnavailable, Malformed, unknown_name
 from wolfpack.events import PlanFailed
 from wolfpack.model import Needs, PackSpec, TaskState
 
@@ -40,6 +41,7 @@ class Keeper(Keeping):
 
     # --- calls of units -----------------------------------------------------------------------------------------
 
+    @door
     async def hello(self, unit: str, boot: int, pid: int, node: str) -> bytes:
         shapes.check_names("a unit or node", unit, node)
         shapes.check_whole("a boot or pid", boot, pid)
@@ -53,27 +55,33 @@ class Keeper(Keeping):
         commit_no = await self._durable()
         return pack(where._replace(commit_no=commit_no))
 
+    @door
     async def birth_failed(self, unit: str, boot: int, reason: str) -> None:
         shapes.check_names("a unit", unit)
+        shapes.check_whole("a boot", boot)
         reason = str(reason)[:4000]
         book = await self._ready()
         book.desk.birth_failed(self._now(), unit, boot, reason)
         await self._durable()
 
+    @door
     async def claim(self, data: bytes) -> bytes:
-        claim = shapes.check_claim(Claim(*unpack(data)))
+        claim = shapes.check_claim(read_claim(data))
         book = await self._ready(claim.seen_commit)
         verdict = book.claim(self._now(), claim)
         commit_no = await self._durable()
         return pack(verdict._replace(commit_no=commit_no))
 
+    @door
     async def release(self, pack_name: str, term: int, unit: str, boot: int) -> bool:
         shapes.check_names("a pack or unit", pack_name, unit)
+        shapes.check_whole("a term or boot", term, boot)
         book = await self._ready()
         released = book.release(self._now(), pack_name, term, unit, boot)
         await self._durable()
         return released
 
+    @door
     async def turn(self, data: bytes) -> bytes:
         """An alpha's turn. Raises `Deposed` when its term is over."""
         turn = shapes.check_turn(read_turn(data))
@@ -84,11 +92,7 @@ class Keeper(Keeping):
             future = self._turns[key] = asyncio.get_running_loop().create_future()
         try:
             book.turn(self._now(), turn)
-        except Deposed:
-            self._turns.pop(key, None)
-            raise
-        self._dirty.set()
-        try:
+            self._dirty.set()
             reply = await asyncio.wait_for(asyncio.shield(future), 10.0)
         finally:
             self._turns.pop(key, None)
@@ -101,30 +105,37 @@ class Keeper(Keeping):
             )
         return reply
 
+    @door
     async def report(self, data: bytes) -> bytes:
         report = shapes.check_keeper_report(read_keeper_report(data))
         book = await self._ready(report.seen_commit)
         return await self._placed(book.report(self._now(), report))
 
+    @door
     async def move(self, data: bytes) -> bytes:
         move = shapes.check_move(read_move(data))
         book = await self._ready(move.seen_commit)
         return await self._placed(book.move(self._now(), move))
 
+    @door
     async def checkpoint(self, unit: str, boot: int, state: bytes) -> bool:
+        shapes.check_names("a unit", unit)
+        shapes.check_whole("a boot", boot)
         if type(state) is not bytes:
-            raise ValueError("a day job's state is bytes")
+            raise Malformed("a day job's state is bytes")
         book = await self._ready()
         kept = book.desk.checkpoint(self._now(), unit, boot, state)
         await self._durable()
         return kept
 
+    @door
     async def function(self, fn: str) -> bytes:
         """The code of a function by its hash.
 
         Raises:
             UnknownName: nobody ever submitted it.
         """
+        shapes.check_hash(fn)
         await self._ready()
         await self._durable()
         code = await self._ask_ledger(lambda ledger: ledger.function(fn))
@@ -132,6 +143,7 @@ class Keeper(Keeping):
             raise unknown_name("function", fn, [])
         return bytes(code)
 
+    @door
     async def plan_failed(self, pack_name: str, unit: str, reason: str) -> None:
         shapes.check_names("a pack or unit", pack_name, unit)
         reason = str(reason)[:4000]
@@ -140,6 +152,7 @@ class Keeper(Keeping):
         book.journal.publish(self._now(), PlanFailed(pack=pack_name, reason=reason), unit)
         self._dirty.set()
 
+    @door
     async def publish(self, producer: str, events: list[tuple[str, str]]) -> int:
         """Stores events of users; returns the number of the last."""
         shapes.check_names("a producer", producer)
@@ -169,6 +182,7 @@ class Keeper(Keeping):
             "node": ray.get_runtime_context().get_node_id(),
         }
 
+    @door
     async def submit(self, data: bytes) -> bytes:
         """Queues a batch; answered when it is durable."""
         submit = shapes.check_submit(read_submit(data))
@@ -196,6 +210,7 @@ class Keeper(Keeping):
         for row in await self._ask_ledger(lambda ledger: ledger.find_keys(pack_name, keys)):
             known.keys[row.fixed.key or ""] = row
 
+    @door
     async def watch(self, client: str, cursor: int) -> bytes:
         """Finished tasks of one client after its cursor, as soon as there are any."""
         shapes.check_client(client)
@@ -220,6 +235,7 @@ class Keeper(Keeping):
         finally:
             self._parked -= 1
 
+    @door
     async def look(self, client: str, task_ids: list[str]) -> bytes:
         """The present state of tasks, and their ends; living ones join this client's watch."""
         shapes.check_client(client)
@@ -243,6 +259,7 @@ class Keeper(Keeping):
         await self._durable()
         return pack(answer)
 
+    @door
     async def cancel(self, task_ids: list[str], kill: bool) -> list[str]:
         task_ids = shapes.check_list("tasks", task_ids)
         book = await self._ready()
@@ -250,11 +267,13 @@ class Keeper(Keeping):
         await self._durable()
         return found
 
+    @door
     async def why(self, task_id: str) -> str:
         shapes.check_names("a task", task_id)
         book = await self._ready()
         return book.why(self._now(), task_id, await self._find_row(task_id))
 
+    @door
     async def attempts(self, task_id: str) -> list[Any]:
         shapes.check_names("a task", task_id)
         book = await self._ready()
@@ -270,8 +289,10 @@ class Keeper(Keeping):
         book = await self._ready()
         return book.unit_records()
 
+    @door
     async def day_state(self, unit: str) -> bytes:
         """The last checkpoint of a werewolf's day job, pickled by its hands; empty when there is none."""
+        shapes.check_names("a unit", unit)
         return (await self._ready()).unit(unit).day_state
 
     async def packs(self) -> list[str]:
@@ -281,10 +302,13 @@ class Keeper(Keeping):
         book = await self._ready()
         await self._durable()
         counts = await self._ask_ledger(lambda ledger: ledger.counts())
-        return book.stats(counts)
+        return book.stats(counts) | {"refused_calls": self.refused_calls}
 
+    @door
     async def events_since(self, number: int, limit: int, park: bool) -> list[Any]:
         """Events after this number, in order; with `park`, waits for the next one."""
+        shapes.check_whole("the number of an event", number)
+        shapes.check_limit("a limit", limit)
         await self._ready()
         end = time.monotonic() + PARK_S
         while True:
@@ -304,33 +328,48 @@ class Keeper(Keeping):
         await self._durable()
         return self._durable_event_no
 
+    @door
     async def create_pack(self, spec: PackSpec) -> None:
-        if not isinstance(spec, PackSpec):
-            raise TypeError(f"a pack is described by a PackSpec, not by {type(spec).__name__}")
+        shapes.check_pack(spec)
         await self._act(lambda book: book.create_pack(self._now(), spec))
 
+    @door
     async def scale(self, name: str, fewest: int, most: int, reason: str) -> None:
+        shapes.check_names("a pack", name)
+        shapes.check_text("a reason", reason)
         await self._act(lambda book: book.scale(self._now(), name, fewest, most, reason))
 
+    @door
     async def drain(self, name: str, reason: str) -> None:
+        shapes.check_names("a pack", name)
+        shapes.check_text("a reason", reason)
         await self._act(lambda book: book.drain(self._now(), name, reason))
 
+    @door
     async def drop_pack(self, name: str, reason: str) -> None:
+        shapes.check_names("a pack", name)
+        shapes.check_text("a reason", reason)
         await self._act(lambda book: book.drop_pack(self._now(), name, reason))
 
+    @door
     async def order_unit(self, unit: str, order: str, grace_s: float | None, reason: str) -> None:
+        shapes.check_names("a unit or order", unit, order)
+        shapes.check_seconds("grace_s", grace_s)
+        shapes.check_text("a reason", reason)
         if order not in ORDERS:
-            raise CallerError(str(unknown_name("order", str(order), ORDERS)))
-        if grace_s is not None and not 0 <= grace_s < float("inf"):
-            raise CallerError(f"grace_s must be seconds, at least 0, not {grace_s!r}")
+            raise CallerError(str(unknown_name("order", order, ORDERS)))
         await self._act(lambda book: book.order_unit(self._now(), unit, order, grace_s, reason))
 
     async def _act(self, change: Callable[[Book], None]) -> None:
         change(await self._ready())
         await self._durable()
 
+    @door
     async def dead(self, pack_name: str | None, limit: int) -> list[Any]:
         """The newest dead letters."""
+        shapes.check_limit("a limit", limit)
+        if pack_name is not None:
+            shapes.check_names("a pack", pack_name)
         book = await self._ready()
         if pack_name is not None:
             book.pack(pack_name)
@@ -338,12 +377,16 @@ class Keeper(Keeping):
         rows = await self._ask_ledger(lambda ledger: ledger.find_states(pack_name, TaskState.DEAD.value, limit))
         return [_letter(row) for row in rows]
 
+    @door
     async def replay(self, task_ids: list[str], needs: dict[str, Any] | None) -> list[str]:
         """Queues dead letters again. Raises `UnknownName` for what is none."""
-        return await self._each_dead(
-            task_ids, lambda book, row: book.replay(self._now(), row, Needs.parse(needs) if needs else None)
-        )
+        try:
+            other = Needs.parse(needs) if needs else None
+        except (TypeError, ValueError) as exc:
+            raise Malformed(f"these are no needs: {exc}") from exc
+        return await self._each_dead(task_ids, lambda book, row: book.replay(self._now(), row, other))
 
+    @door
     async def drop_dead(self, task_ids: list[str]) -> list[str]:
         return await self._each_dead(task_ids, lambda book, row: book.drop_dead(row))
 

@@ -28,6 +28,7 @@ from wolfpack.core.book import Book, Instant
 from wolfpack.core.book.journal import AskToLead, CreateUnit, EndUnit, Instruct, Order, Summon
 from wolfpack.core.rows import Ledger
 from wolfpack.core.wire import pack
+from wolfpack.den.doors import door
 from wolfpack.den.handles import Handles, PeerGone
 from wolfpack.den.ledgers import open_ledger
 from wolfpack.den.names import unit_options
@@ -72,6 +73,7 @@ class Keeping:
         self._durable_settle_no = self._durable_event_no = 0
         self._forgiven_s = 0.0
         self._parked = 0
+        self.refused_calls = 0  # of others, that had not the shape they must have
         self._watched: dict[str, float] = {}  # client -> when its last watch came
         self._tasks: set[asyncio.Task[Any]] = set()
         self._closing = False
@@ -328,6 +330,7 @@ class Keeping:
 
     # --- tethers and the end ------------------------------------------------------------------------------------
 
+    @door
     async def hold_tether(self, name: str) -> None:
         """A driver shows its tether: the den lives while one does."""
         shapes.check_names("a tether", name)
@@ -339,9 +342,11 @@ class Keeping:
             self._spawn(self._hold_tether(name))
         await self._durable()
 
+    @door
     async def let_go(self, name: str, reason: str) -> bool:
         """A driver leaves on purpose; says whether the den ends now, since it was the last."""
         shapes.check_names("a tether", name)
+        shapes.check_text("a reason", reason)
         await self._ready()
         self._drop_tether(name)
         ends = not self._tethers and not self._detached
@@ -370,8 +375,10 @@ class Keeping:
         except (RayActorError, RayTaskError, ValueError, AttributeError):  # gone, or never was a tether
             self._drop_tether(name)
 
+    @door
     async def close(self, reason: str) -> None:
         """Ends the den: marks it closed, ends the units, then itself. The ledger keeps what is left."""
+        shapes.check_text("a reason", reason)
         await self._ready()
         if not self._closing:
             self._spawn(self._end(reason))

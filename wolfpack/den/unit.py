@@ -20,7 +20,7 @@ from ray.exceptions import RayActorError, RayTaskError
 from wolfpack.core import errands as e
 from wolfpack.core.howls import Howl
 from wolfpack.core.member import Brain
-from wolfpack.core.shapes import check_hunt
+from wolfpack.core.shapes import check_hunt, check_names, check_seconds, check_text, check_whole
 from wolfpack.core.wire import (
     Hunt,
     HuntReply,
@@ -29,15 +29,17 @@ from wolfpack.core.wire import (
     pack,
     read_hunt,
     read_hunt_reply,
+    read_row,
     read_turn_reply,
     unpack,
 )
 from wolfpack.den.day_job import DayJob
+from wolfpack.den.doors import door
 from wolfpack.den.handles import Handles, KeeperGone, PeerGone
 from wolfpack.den.hands_pool import HandsPool
-from wolfpack.den.names import blob_folder
+from wolfpack.den.names import MANY_CALLS, blob_folder
 from wolfpack.den.processes import collect_rarely
-from wolfpack.errors import Deposed, LedgerUnavailable, SetupFailed
+from wolfpack.errors import Deposed, LedgerUnavailable, Malformed, SetupFailed
 from wolfpack.model import Card, Cause, DenSpec, Report
 
 log = logging.getLogger("wolfpack.unit")
@@ -45,6 +47,7 @@ log = logging.getLogger("wolfpack.unit")
 LIFELINE_S = 4.0  # a parked life line is answered after so long: a sign of life
 HUNT_PARK_S = 9.0
 CALL_S = 8.0  # a call to the keeper without an answer counts as failed
+ORDERS = ("sleep", "release", "recall")
 RUNNING_S = 0.1  # how often the brain hears what runs
 
 
@@ -66,6 +69,7 @@ class UnitActor:
         self._timer: asyncio.TimerHandle | None = None
         self._running_told = False
         self._ending = False
+        self.refused_calls = 0  # of others, that had not the shape they must have
         self._spawn(self._be_born())
 
     def _spawn(self, coroutine: Coroutine[Any, Any, Any]) -> None:
@@ -105,7 +109,7 @@ class UnitActor:
             return
         node = ray.get_runtime_context().get_node_id()
         data = await self._ask_keeper("hello", self._card.unit, self._boot, os.getpid(), node, patience_s=60.0)
-        where = Where(*unpack(data)) if data is not None else None
+        where = read_row(Where, unpack(data)) if data is not None else None
         if where is None or where.end:
             await self._end(where.reason if where is not None else "the keeper does not answer")
             return
@@ -163,8 +167,10 @@ class UnitActor:
             self._timer = asyncio.get_running_loop().call_later(delay_s, self._on_timer)
 
     def _on_timer(self) -> None:
-        self._step(e.Tick())
-        self._set_timer()
+        try:
+            self._step(e.Tick())
+        finally:  # whatever one step raises, the next must come
+            self._set_timer()
 
     async def _watch_running(self) -> None:
         """Tells the brain what has been running for long, and once when nothing is any more."""
@@ -283,7 +289,7 @@ class UnitActor:
         except (RayActorError, RayTaskError, LedgerUnavailable, TimeoutError) as exc:
             self._step(e.ClaimLost(prev_term=prev_term, reason=f"{type(exc).__name__}: {exc}"))
         else:
-            self._step(e.ClaimAnswered(prev_term=prev_term, verdict=Verdict(*unpack(answer))))
+            self._step(e.ClaimAnswered(prev_term=prev_term, verdict=read_row(Verdict, unpack(answer))))
 
     async def _send_placed(self, method: str, n: int, data: bytes) -> None:
         try:
@@ -293,7 +299,7 @@ class UnitActor:
         except (RayActorError, RayTaskError, LedgerUnavailable, TimeoutError) as exc:
             self._step(e.Unanswered(n=n, reason=f"{type(exc).__name__}: {exc}"))
         else:
-            self._step(e.Answered(n=n, where=Where(*unpack(answer))))
+            self._step(e.Answered(n=n, where=read_row(Where, unpack(answer))))
 
     async def _summon_other(self, unit: str, boot: int, pack_name: str) -> None:
         try:
@@ -359,26 +365,30 @@ class UnitActor:
         await asyncio.sleep(LIFELINE_S)
         return self._boot
 
+    @door
     async def howl(self, data: bytes) -> None:
         self._step(e.HowlHeard(howl=Howl.from_wire(unpack(data))))
 
+    @door
     async def hunt(self, data: bytes) -> bytes:
         """A member's call for work. Parked until there is some, or for a while."""
         hunt = check_hunt(read_hunt(data))
+        if self._brain is None or len(self._parked) > MANY_CALLS // 2:
+            return pack(HuntReply(0, None, 0, hunt.n))
         future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._parked[hunt.unit, hunt.n] = future
-        self._step(e.HuntArrived(hunt=hunt))
-        if self._brain is None:
-            return pack(HuntReply(0, None, 0, hunt.n))
         try:
+            self._step(e.HuntArrived(hunt=hunt))
             return await asyncio.wait_for(future, HUNT_PARK_S)
         except TimeoutError:
             return pack(HuntReply(0, None, 0, hunt.n))
         finally:
             self._parked.pop((hunt.unit, hunt.n), None)
 
+    @door
     async def summon(self, pack_name: str) -> tuple[bool, str]:
         """Asks this unit to join a pack; it decides, and says why not."""
+        check_names("a pack", pack_name)
         if self._brain is None:
             return False, "it is not awake yet"
         self._ticket_no += 1
@@ -393,8 +403,17 @@ class UnitActor:
         finally:
             self._tickets.pop(ticket, None)
 
+    @door
     async def ask_to_lead(self, pack_name: str, term: int) -> None:
+        check_names("a pack", pack_name)
+        check_whole("a term", term)
         self._step(e.AskedFor(pack=pack_name, term=term))
 
+    @door
     async def instruct(self, order: str, grace_s: float, reason: str) -> None:
+        check_names("an order", order)
+        check_text("a reason", reason)
+        check_seconds("grace_s", grace_s)
+        if order not in ORDERS or grace_s is None:
+            raise Malformed(f"a unit cannot be told to {order!r:.40} within {grace_s} s")
         self._step(e.Instructed(order=order, grace_s=grace_s, reason=reason))

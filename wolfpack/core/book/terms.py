@@ -10,6 +10,7 @@ from wolfpack.core.book.journal import Answer, AskToLead, Instruct, Journal, Sum
 from wolfpack.core.book.state import Instant, Pack, ParkedTurn, Unit, needs_to_json
 from wolfpack.core.book.tasks import TaskDesk, job_of
 from wolfpack.core.book.units import LIVING, UnitDesk
+from wolfpack.core.howls import TERMS_AHEAD
 from wolfpack.core.wire import Claim, DemandRow, Leases, MemberTurn, Turn, TurnReply, Verdict
 from wolfpack.errors import Deposed
 from wolfpack.events import AlphaCrowned, AlphaDeposed, PackScaled
@@ -49,6 +50,8 @@ class TermDesk:
             return self._refuse(pack, f"{claim.unit} holds term {pack.term} already")
         if claim.prev_term < pack.term:
             return self._refuse(pack, f"the term is {pack.term}, not {claim.prev_term}")
+        if claim.prev_term - pack.term > TERMS_AHEAD:
+            return self._refuse(pack, f"the term is {pack.term}, and {claim.prev_term} was never granted")
         if not unit.card.can_lead:
             return self._refuse(pack, f"{claim.unit} cannot lead (can_lead: false)")
         if pack.alpha is not None:
