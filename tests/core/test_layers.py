@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 # The words everybody shares (L0), and the faces (L4) that only faces may use.
 WORDS = {"errors", "config", "model", "events", "plain"}
-FACES = {"pack", "executor", "aio", "cli", "web", "testing"}
+FACES = {"pack", "executor", "aio", "cli", "web", "testing", "chaos"}
 # What the core may use of our own.
 CORE_MAY_USE = {"core", "errors", "model", "events", "plain"}
 # What reads a clock, waits, draws global chance, or touches files, processes and sockets.
