@@ -288,6 +288,7 @@ class World(Clients):
         return next(p for (name, _), p in reversed(self.processes.items()) if name == unit and not p.dead)
 
     def find_process(self, unit: str) -> Process | None:
+        """The living process of a unit, if there is one."""
         return next((p for (name, _), p in reversed(self.processes.items()) if name == unit and not p.dead), None)
 
     def crash(self, unit: str, *, tell: bool = True, quiet: bool = False) -> None:

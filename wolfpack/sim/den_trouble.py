@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from wolfpack.core.book import Book, Instant
 from wolfpack.errors import LedgerError, WolfPackError
-from wolfpack.sim.faults import Fault, FaultKind
+from wolfpack.sim.faults import ALPHA, Fault, FaultKind
 from wolfpack.sim.kernel import US
 from wolfpack.sim.network import Weather
 
@@ -21,7 +21,7 @@ REBORN_S = 1.0  # a keeper that ended by itself is back after so long
 
 
 class Trouble:
-    """Carries a schedule out. A fault whose target is not there, or asleep, does nothing."""
+    """Carries a schedule out. A fault whose target sleeps hits the next unit that does not."""
 
     def __init__(self, world: World, faults: Sequence[Fault]) -> None:
         self._world = world
@@ -59,15 +59,16 @@ class Trouble:
                 for other in fault.others or (None,):
                     world.network.clog(fault.targets[0], other, fault.for_us / US)
             case K.SPLIT | K.BRIDGE | K.ONE_WAY | K.ISOLATE:
-                others = None if fault.kind is K.ISOLATE else fault.others
-                cut = world.network.cut(fault.targets, others, one_way=fault.kind is K.ONE_WAY)
+                alone = fault.kind is K.ISOLATE
+                targets = [self._awake(unit) for unit in fault.targets] if alone else fault.targets
+                cut = world.network.cut(targets, None if alone else fault.others, one_way=fault.kind is K.ONE_WAY)
                 self._later(fault.for_us, lambda: world.network.heal(cut))
             case (
                 K.CRASH | K.SILENT_CRASH | K.PAUSE | K.DEAF_PAUSE | K.SLOW | K.CLOCK_RATE | K.CLOCK_JUMP
                 | K.FALSE_DEATH | K.OLD_BOOT
             ):  # fmt: skip
                 for unit in fault.targets:
-                    self._hit(fault, unit)
+                    self._hit(fault, self._awake(unit))
             case (
                 K.KEEPER_CRASH | K.KEEPER_PAUSE | K.KEEPER_SLOW | K.KEEPER_JUMP | K.REPLY_LOST | K.COMMIT_FAILS
                 | K.TWO_KEEPERS
@@ -100,6 +101,17 @@ class Trouble:
         self._set_weather()
 
     # --- units --------------------------------------------------------------------------------------------------
+
+    def _awake(self, unit: str) -> str:
+        """This unit, or the next one that has a living process; an alpha where that is asked for."""
+        world = self._world
+        alphas = [pack.alpha for pack in world.book.packs.values() if pack.alpha is not None] if unit == ALPHA else []
+        names = list(world.book.units)
+        first = names.index(alphas[0] if alphas else unit) if alphas or unit in names else 0
+        for name in [*names[first:], *names[:first]]:
+            if world.find_process(name) is not None:
+                return name
+        return names[first]
 
     def _hit(self, fault: Fault, unit: str) -> None:
         world = self._world
@@ -175,7 +187,7 @@ class Trouble:
                     task_id = pending[min(len(pending) - 1, int(fault.amount * len(pending)))]
                     world.act(lambda book, at: book.cancel(at, [task_id], kill=fault.amount < 0.5))
             case _:
-                for unit in fault.targets:
+                for unit in map(self._awake, fault.targets):
                     world.act(partial(self._order_unit, unit, fault.kind, fault.for_us / US))
 
     def _order_unit(self, unit: str, order: str, grace_s: float, book: Book, at: Instant) -> None:

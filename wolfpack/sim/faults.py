@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, assert_never
 from wolfpack.sim.kernel import US, to_us
 
 KEEPER = "keeper"  # the keeper's end of the network
+ALPHA = "the alpha"  # as a target: whoever leads then
 
 
 class FaultKind(StrEnum):
@@ -121,11 +122,12 @@ MENUS: Mapping[str, Mapping[FaultKind, int]] = {
     "all": {**_NETWORK, **_CRASHES, **_PAUSES, **_CLOCKS, **_KEEPER, **_BOOTS, **_PERSONS},
 }
 
+ALPHAS = 0.3  # part of the faults of units that hit an alpha
 PAUSES_S = (0.128, 0.512, 2.048, 8.192, 16.384, 32.0)  # Lifeguard's lengths, and one longer than any patience here
 
 
 def draw_faults(
-    rng: random.Random, menu: str, *, units: Sequence[str], packs: Sequence[str], seconds: float, every_s: float = 8.0
+    rng: random.Random, menu: str, *, units: Sequence[str], packs: Sequence[str], seconds: float, every_s: float = 4.0
 ) -> tuple[Fault, ...]:
     """A schedule of faults from this menu, one in `every_s` at the mean; all end before `seconds`.
 
@@ -178,7 +180,7 @@ def _draw_ends(
         case _Whom.NOBODY:
             return (), ()
         case _Whom.UNIT:
-            return [rng.choice(units)], ()
+            return [ALPHA if rng.random() < ALPHAS else rng.choice(units)], ()
         case _Whom.UNITS:
             return rng.sample(list(units), rng.randint(1, len(units))), ()
         case _Whom.PACK:

@@ -16,7 +16,7 @@ from wolfpack.sim.faults import Fault, FaultKind, draw_faults
 from wolfpack.sim.kernel import seed_of, to_us
 
 NEVER_DEAD = RetryPolicy(max_attempts=100, max_evictions=5, backoff_s=0.01, backoff_max_s=0.1)
-SECONDS = (0.0, 0.0, 0.01, 0.01, 0.1, 0.1, 0.4, 1.5)  # how long tasks take
+SECONDS = (0.0, 0.0, 0.01, 0.01, 0.1, 0.1, 0.4, 1.5, 6.0)  # how long tasks take
 ENDS = (*[("DONE",)] * 8, ("FAULT", "DONE"), ("CRASH", "DONE"), ("OOM", "TIMEOUT", "DONE"), ("KILL", "DONE"))
 VERSION = 1
 
@@ -118,7 +118,7 @@ def draw_plan(
     profile: str | Timing = "ray",
     crash: float = 0.0,
     loss: float = 0.0,
-    every_s: float = 8.0,
+    every_s: float = 4.0,
     busy: float = 1.0,
 ) -> DenPlan:
     """A plan from a seed: a den of some shape, work now and then, faults from a menu.
@@ -147,7 +147,7 @@ def draw_plan(
     shape = random.Random(seed_of(seed, "shape"))
     cards = _draw_cards(shape, units)
     names = [card.unit for card in cards]
-    packs = _draw_packs(shape, len(cards))
+    packs = _draw_packs(shape, cards)
     birth_s = shape.choice([0.02, 0.3])
     pack_names = [pack.name for pack in packs]
     faults = list(
@@ -171,7 +171,7 @@ def draw_plan(
 def _draw_cards(rng: random.Random, units: int | None) -> tuple[Card, ...]:
     count = units if units is not None else rng.randint(2, 6)
     borrowed = min(count - 1, rng.randint(1, 2)) if rng.random() < 0.5 else 0
-    awake_min, sleep_after_s = rng.choice([0, 0, 1]), rng.choice([1.0, 10.0])
+    awake_min, sleep_after_s = rng.choice([0, 0, 1, 2]), rng.choice([1.0, 10.0])
     wolves = [
         Card(
             unit=f"grey-{no}", kind="grey", offer=Offer(frozenset({"cpu"})), awake_min=awake_min,
@@ -192,24 +192,27 @@ def _draw_cards(rng: random.Random, units: int | None) -> tuple[Card, ...]:
     )  # fmt: skip
 
 
-def _draw_packs(rng: random.Random, units: int) -> tuple[PackSpec, ...]:
+def _draw_packs(rng: random.Random, cards: Sequence[Card]) -> tuple[PackSpec, ...]:
+    # One wolf is nobody's for ever: a task that was pushed back too often waits for one that is not lent.
+    spare = sum(card.nature is Nature.WOLF for card in cards) - 1
     first = PackSpec(
-        name="a", most=max(1, units), fewest=rng.choice([0, 1]), retry=NEVER_DEAD, lendable=rng.random() < 0.5
-    )
+        name="a", most=len(cards), fewest=min(spare, rng.choice([0, 1, 3])), retry=NEVER_DEAD,
+        lendable=rng.random() < 0.5,
+    )  # fmt: skip
     if rng.random() < 0.5:
         return (first, PackSpec(name="b", most=2, priority=1, retry=NEVER_DEAD, drain_target_s=0.5))
     return (first,)
 
 
 def _draw_batches(rng: random.Random, packs: Sequence[str], seconds: float, busy: float) -> tuple[Batch, ...]:
-    """A batch at once for each pack, then one in fifteen seconds or so."""
+    """A batch at once for each pack, then one in ten seconds or so."""
     if busy <= 0:
         return ()
     batches = [_draw_batch(rng, 0.0, pack, busy) for pack in packs]
-    at_s = rng.expovariate(busy / 15.0)
+    at_s = rng.expovariate(busy / 10.0)
     while at_s < seconds:
         batches.append(_draw_batch(rng, at_s, rng.choice(packs), busy))
-        at_s += rng.expovariate(busy / 15.0)
+        at_s += rng.expovariate(busy / 10.0)
     return tuple(batches)
 
 

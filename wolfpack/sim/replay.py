@@ -1,0 +1,34 @@
+"""Runs in files: a plan as JSON, to be played again, sent to somebody, or looked at."""
+
+from __future__ import annotations
+
+import json
+from os import PathLike
+from pathlib import Path
+
+from wolfpack.sim.den_run import DenResult, play
+from wolfpack.sim.plan import DenPlan
+
+
+def save(path: str | PathLike[str], plan: DenPlan) -> None:
+    """Writes a plan to a file."""
+    Path(path).write_text(json.dumps(plan.to_plain(), indent=1) + "\n", encoding="utf-8")
+
+
+def load(path: str | PathLike[str]) -> DenPlan:
+    """Reads a plan that `save` wrote.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it holds no plan.
+    """
+    try:
+        plain = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError) as exc:
+        raise ValueError(f"{path} is no JSON: {exc}") from exc
+    return DenPlan.from_plain(plain)
+
+
+def replay(path: str | PathLike[str]) -> DenResult:
+    """Plays the plan in a file; it goes as it went before."""
+    return play(load(path))
