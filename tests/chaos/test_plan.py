@@ -31,6 +31,11 @@ def test_each_kind_is_given_as_often_as_asked():
     assert COUNTS == Counter(fault.kind for fault in plan_faults(COUNTS, 1))
 
 
+def test_no_two_faults_come_at_the_same_share():
+    faults = plan_faults(COUNTS, 1)
+    assert len(faults) == len({fault.share for fault in faults})
+
+
 def test_no_faults_are_an_empty_plan():
     assert () == plan_faults(dict.fromkeys(Kind, 0), 1)
 

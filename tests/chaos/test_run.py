@@ -89,7 +89,8 @@ def quick(monkeypatch):
 
 def test_all_faults_are_given_and_all_tasks_end():
     run, work, _ = go()
-    assert ([], 7, 50, 50) == (run._due, len(run._given), work.submitted, work.settled)
+    assert ([], 7) == (run._due, len(run._given))
+    assert work.submitted == work.settled >= 50
     assert [0.25] * 3 == run._times(Kind.ALPHA)
 
 

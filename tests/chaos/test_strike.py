@@ -56,6 +56,8 @@ class Scene:
     def __init__(self, root: Path) -> None:
         self.tree = Tree(root)
         self.processes = [subprocess.Popen(["/bin/sleep", "60"]) for _ in range(5)]
+        for process in self.processes:
+            until("S", process.pid)
         self.alpha, self.other, self.keeper, self.guard, self.hands = (each.pid for each in self.processes)
         self.tree.add(self.alpha, ["ray::UnitActor"], 10, began_s=50)
         self.tree.add(self.other, ["ray::UnitActor"], 10, began_s=50)
@@ -194,6 +196,14 @@ def test_one_that_cannot_be_proven_does_not_keep_the_others_from_being_struck(sc
     assert [scene.other] == [strike.pid for _ in range(3) if (strike := scene.strike(Kind.FREEZE, freeze_s=60.0))]
     assert scene.other == scene.strike(Kind.UNIT).pid
     assert "S" == state_of(scene.alpha)
+
+
+@pytest.mark.parametrize("changes", [{"pid": 1}, {"epoch": 2}])
+def test_a_keeper_in_whose_place_another_answers_a_moment_later_is_left_alone(scene, changes):
+    answers = [dict(scene.den.told), {**scene.den.told, **changes}]
+    scene.den.keeper = lambda: answers.pop(0)
+    assert scene.strike(Kind.KEEPER) is None
+    assert "SSSSS" == scene.states()
 
 
 def test_a_refusal_that_lasts_is_said_once(scene, monkeypatch):

@@ -168,9 +168,10 @@ class _Run:
         while True:
             self._note_failovers(listener)
             waits = any(seconds is None for seconds in self._failovers.values())
-            if (self._due or waits) and work.settled >= self._options.tasks:
-                work.extend()
-            if work.is_over and not self._due and not waits:
+            if self._due or waits:
+                if work.settled >= self._options.tasks:
+                    work.extend()
+            elif work.is_over:
                 break
             if work.trouble is not None:
                 self._tell(f"Nothing more could be submitted: {work.trouble}")
