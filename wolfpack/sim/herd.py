@@ -28,6 +28,7 @@ from wolfpack.core.membership_words import (
     SyncAsked,
 )
 from wolfpack.core.succession import TermSeen
+from wolfpack.core.suspicion import all_know_bound
 from wolfpack.core.view import Base, Member, View
 from wolfpack.errors import CallerError, unknown_name
 from wolfpack.model import PROFILES, Timing
@@ -42,7 +43,7 @@ from wolfpack.sim.network import Network, Weather
 TELL_ALL = 64  # units: in herds up to this size every change of a status is part of the trace
 JOIN_ADDRESSES = 3  # a newcomer is given so many
 CRASH_AT = 1 / 6  # of the run: then a share of all crashes at once
-CALM = 1 / 3  # of the run, at its end, is without faults
+ALPHA_SILENCES = 6.0  # L1: x silence_s after faults stopped there is one alpha that everybody follows
 LOOK_S = 0.05  # whether all views are equal is asked so often, after a crash
 OURS = MembershipOptions()
 SIZE_MOST = 10_000  # what the keeper's book holds in one pack
@@ -54,7 +55,7 @@ class HerdPlan:
 
     # How many units there are.
     units: int = 50
-    # How long it runs, in virtual seconds.
+    # How long it runs, in virtual seconds; then all is made well, and the herd must come to rest.
     seconds: float = 60.0
     # What all chance is drawn from.
     seed: int = 0
@@ -62,7 +63,7 @@ class HerdPlan:
     crash: float = 0.0
     # This share of all packets is lost; connections retransmit.
     loss: float = 0.0
-    # Menus of random faults, in the middle third of the run but for `churn`: see `herd_faults.MENUS`.
+    # Menus of random faults: see `herd_faults.MENUS`.
     faults: tuple[str, ...] = ()
     # The timing profile.
     profile: str = "ray"
@@ -94,7 +95,10 @@ class HerdPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HerdResult:
-    """What came of a run. Times are virtual seconds but `wall_s`; a figure that has no value is None."""
+    """What came of a run. Times are virtual seconds but `wall_s`; a figure that has no value is None.
+
+    Figures are of the plan's time; `calm_s` more passed, without faults, until all followed one alpha with equal views.
+    """
 
     units: int
     virtual_s: float
@@ -123,8 +127,7 @@ class HerdResult:
     # Times that a living unit was held DEAD by another one.
     false_positives: int = 0
     healthy_false_positives: int = 0
-    # Age of the loads that units know of others at the end.
-    load_age_s: dict[str, float | None] = field(default_factory=dict)
+    calm_s: float | None = None
     seed: int = 0
     profile: str = "ray"
     trace_hash: str = ""
@@ -172,8 +175,9 @@ class Herd:
     def settle_in(self, names: list[str] | None = None) -> None:
         """These units (all of them) live from now on, in one view, each at its own point of its rounds."""
         born = self.names if names is None else names
-        for name in born:
-            self._next_boot(name)
+        self.boots.update(dict.fromkeys(born, 1))
+        if self.office is not None:
+            self.office.keeper.settle_in(self.kernel.now, born)
         base = Base(Member(name, name, self.boots[name]) for name in born)
         for name in born:
             self._start(name, View(base))
@@ -326,6 +330,15 @@ class Herd:
             return False
         return all(unit.lead is None or unit.lead.machine.alpha == alpha for unit in self.alive)
 
+    def at_rest(self) -> bool:
+        """Whether every crash is known, all views are equal and all follow one alpha."""
+        return not self.watch.open and self.views_equal() and (self.office is None or self.led_by_one())
+
+    def come_to_rest(self) -> float | None:
+        """Lets time pass, without faults, until the herd is at rest; None: it is not within the bounds of L1 and L2."""
+        bound_s = max(all_know_bound(self.timing, max(2, self.living)), ALPHA_SILENCES * self.timing.silence_s)
+        return self.run_until(self.at_rest, bound_s, look_s=self.timing.gossip_s)
+
     def statuses(self, of: str) -> dict[str, Status | None]:
         """What each living unit thinks of this one."""
         found = {}
@@ -359,15 +372,20 @@ def run_herd(plan: HerdPlan, *, each_s: float = 0.0, look: Callable[[Herd], obje
     if look is not None and each_s:
         _look_on(herd, look, each_s)
     equal_s: float | None = None
-    crash_us = 0
     if plan.crash:
         herd.run(plan.seconds * CRASH_AT)
-        crash_us = herd.kernel.now_us
         crash_share(herd, plan.crash)
         equal_s = herd.run_until(herd.views_equal, plan.seconds * (1 - CRASH_AT))
     herd.kernel.run_to_us(round(plan.seconds * US))
-    herd.watch.at_the_end(calm_s=faults.calm_s(crash_us / US))
-    return _result(herd, equal_s, time.perf_counter() - began)
+    result = _result(herd, equal_s, time.perf_counter() - began)
+    faults.end()
+    calm_s = herd.come_to_rest()
+    herd.watch.at_the_end()
+    violations = herd.watch.violations
+    return replace(
+        result, calm_s=_rounded(calm_s), violations=sum(violations.values()), violated=dict(violations),
+        story=tuple(herd.watch.story), trace_hash=herd.trace_hash(),
+    )  # fmt: skip
 
 
 def crash_share(herd: Herd, share: float) -> list[str]:
@@ -381,15 +399,14 @@ def crash_share(herd: Herd, share: float) -> list[str]:
 
 
 def _look_on(herd: Herd, look: Callable[[Herd], object], each_s: float) -> None:
+    if herd.kernel.now > herd.plan.seconds:
+        return
     look(herd)
     herd.kernel.after(each_s, _look_on, herd, look, each_s)
 
 
 def _result(herd: Herd, equal_s: float | None, wall_s: float) -> HerdResult:
     watch, plan, office = herd.watch, herd.plan, herd.office
-    if office is not None:
-        for text in office.faults:
-            watch.fault(text.partition(":")[0], text.partition(":")[2].strip())
     virtual_s = herd.kernel.now
     messages = herd.packets + herd.syncs
     firsts, alls = watch.firsts_s(), watch.alls_s()
@@ -399,13 +416,12 @@ def _result(herd: Herd, equal_s: float | None, wall_s: float) -> HerdResult:
         units=plan.units, virtual_s=virtual_s, wall_s=round(wall_s, 3), messages=messages, bytes=herd.bytes,
         howls=office.howls if office is not None else 0,
         messages_per_unit_s=round(messages / virtual_s / plan.units, 3),
-        violations=sum(watch.violations.values()), violated=dict(watch.violations), story=tuple(watch.story),
-        alpha_changes=max(0, len(office.keeper.grants) - 1) if office is not None else 0, crashed=crashed,
+        violations=0, alpha_changes=max(0, len(office.keeper.grants) - 1) if office is not None else 0, crashed=crashed,
         first_dead_s=_spread(firsts), all_know_s=_spread(alls), views_equal_s=_rounded(equal_s),
         spread_9999_s=_rounded(watch.since_first_s(0.9999)),
         rounds=_rounded(max(alls) / herd.timing.probe_s) if alls and full else None,
         false_positives=watch.false_positives, healthy_false_positives=watch.healthy_false_positives,
-        seed=plan.seed, profile=plan.profile, trace_hash=herd.trace_hash(),
+        seed=plan.seed, profile=plan.profile,
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Random faults for a herd, by menus. They come in the middle third of a run; the last third is calm.
+"""Random faults for a herd, by menus: from the third second to the end of the plan's time. Then all is made well.
 
 Each menu draws from its own stream, so one more menu changes nothing about the others. What a menu did can be read
 from the trace and the story of the herd; the same plan does the same again.
@@ -21,9 +21,8 @@ MENUS: Mapping[str, str] = {
     "pauses": "units stop for 128 ms to 32 s, up to a tenth of them at once",
     "slow": "one unit in twenty takes a hundred times longer for each message",
     "crashes": "units crash and are born again",
-    "churn": "the highest ranks leave and come back, from the beginning to the calm: no fault, no change of alpha",
+    "churn": "the highest ranks leave and come back: no fault, and no change of alpha",
 }
-BEGIN, END = 1 / 3, 2 / 3  # of the run
 GAP_S = 1.5  # between two faults of a menu, on average
 PAUSE_S = (0.128, 0.512, 2.048, 8.192, 16.384, 32.768)
 SLOW_SHARE = 0.05
@@ -35,17 +34,12 @@ FIRST_S = 3.0  # the pack has found its alpha by then
 
 
 class Faults:
-    """The faults of one herd's plan.
-
-    Attributes:
-        last_us: when the latest fault began or ended.
-    """
+    """The faults of one herd's plan."""
 
     def __init__(self, herd: Herd) -> None:
         self._herd = herd
         self._menus = herd.plan.faults
         self._seconds = herd.plan.seconds
-        self.last_us = 0
 
     def begin(self) -> None:
         """The first units settle in, and every menu makes its plans."""
@@ -61,22 +55,15 @@ class Faults:
         for menu, act in menus.items():
             if menu in self._menus:
                 dice = herd.kernel.stream("faults", menu)
-                herd.kernel.after(self._seconds * BEGIN, self._again, act, dice)
+                herd.kernel.after(FIRST_S, self._again, act, dice)
         if "slow" in self._menus:
-            herd.kernel.after(self._seconds * BEGIN, self._slow, herd.kernel.stream("faults", "slow"))
-        if {"network", "pauses", "slow"} & set(self._menus):
-            herd.kernel.after(self._seconds * END, self._calm)
-
-    def calm_s(self, other_s: float) -> float:
-        """For how long there has been no fault, where the plan's own last one was at `other_s`."""
-        return self._herd.kernel.now - max(other_s, self.last_us / 1e6)
+            herd.kernel.after(FIRST_S, self._slow, herd.kernel.stream("faults", "slow"))
 
     def _note(self, text: str) -> None:
-        self.last_us = self._herd.kernel.now_us
         self._herd.kernel.mix(f"fault {text}")
 
     def _left_s(self) -> float:
-        return self._seconds * END - self._herd.kernel.now
+        return self._seconds - self._herd.kernel.now
 
     def _again(self, act: Callable[[random.Random], None], dice: random.Random) -> None:
         if self._left_s() <= 0:
@@ -112,8 +99,9 @@ class Faults:
             kernel.after(lasts_s, self._heal, cut)
 
     def _weather_ends(self, weather: Weather) -> None:
-        self._note("weather ends")
-        self._herd.network.weather = weather
+        if self._left_s() >= 0:
+            self._note("weather ends")
+            self._herd.network.weather = weather
 
     def _heal(self, cut: Cut) -> None:
         self._note("heal")
@@ -161,14 +149,12 @@ class Faults:
             self._note(f"rebirth {name}")
             self._herd.birth(name, told=told)
 
-    def _calm(self) -> None:
-        """All that is stopped goes on, and all paths are open."""
+    def end(self) -> None:
+        """All is made well: who is stopped goes on, all paths are open, nothing is lost."""
         herd = self._herd
         self._note("calm")
         herd.network.heal()
-        herd.network.weather = replace(
-            herd.network.weather, lost=herd.plan.loss, doubled=0.0, late=0.0, exponential_s=0.0
-        )
+        herd.network.weather = replace(herd.network.weather, lost=0.0, doubled=0.0, late=0.0, exponential_s=0.0)
         for unit in herd.alive:
             unit.service_us = 0
             unit.go_on()

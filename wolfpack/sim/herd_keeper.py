@@ -13,10 +13,11 @@ from collections.abc import Iterable
 from wolfpack.core.book import Book, Instant
 from wolfpack.core.howls import Peer
 from wolfpack.core.memory_ledger import MemoryDisk, MemoryLedger
+from wolfpack.core.rows import Writes
 from wolfpack.core.succession import DeposedBy, Event, Granted, Refused
 from wolfpack.core.wire import Claim, Turn, TurnReply
 from wolfpack.errors import Deposed
-from wolfpack.model import Card, PackSpec, Timing
+from wolfpack.model import Card, PackSpec, Readiness, Timing
 
 PACK = "herd"
 WALL_0 = 1_000_000.0  # wall-clock seconds at virtual time 0
@@ -36,15 +37,31 @@ class HerdKeeper:
         self.grants: list[tuple[int, str, int]] = []
         self.faults: list[str] = []
         self._written = 0  # the highest term that wrote
-        self._ledger = MemoryLedger(MemoryDisk())
-        self.book = Book(timing, rng)
-        at = _at(0.0)
-        self.book.load(at, self._ledger.open(create=True))
+        self._disk = MemoryDisk()
+        self._rng = rng
+        self._open(0.0, create=True)
         cards = [Card(unit=p.unit, kind="herd", lead=p.lead, can_lead=p.can_lead) for p in peers]
-        self.book.describe(at, cards, [PackSpec(name=PACK, most=max(1, len(cards)))])
+        self.book.describe(_at(0.0), cards, [PackSpec(name=PACK, most=max(1, len(cards)))])
         self._commit()
 
+    def _open(self, now: float, *, create: bool) -> None:
+        self._ledger = MemoryLedger(self._disk)
+        self.book = Book(self.timing, self._rng)
+        self.book.load(_at(now), self._ledger.open(create=create))
+
     # --- places -------------------------------------------------------------------------------------------------
+
+    def settle_in(self, now: float, units: Iterable[str]) -> None:
+        """The first boots of these units are awake members, as a keeper finds them that opens an old ledger.
+
+        One by one each would be told all members, which for ten thousand are a hundred million.
+        """
+        rows = [self.book.units[unit].row() for unit in units]
+        awake = Readiness.AWAKE.value
+        settled = [row._replace(boot=1, readiness=awake, pack=PACK, pid=1, node="node") for row in rows]
+        self._ledger.commit(Writes(units=settled))
+        self._ledger.kill()
+        self._open(now, create=False)
 
     def birth(self, now: float, unit: str) -> int:
         """A new process of this unit says hello as a member of the pack; returns its boot."""

@@ -13,7 +13,6 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from wolfpack.core.membership_words import Stalled, Status, StatusChanged
-from wolfpack.core.suspicion import all_know_bound
 from wolfpack.model import Role
 from wolfpack.sim.herd_keeper import PACK
 from wolfpack.sim.kernel import US
@@ -72,6 +71,7 @@ class Watch:
         self.violations: Counter[str] = Counter()
         self.story: list[str] = []
         self.since_first = Counter[int]()  # delay from a first DEAD to each survivor's, in bins of BIN_US
+        self._accusers: dict[tuple[str, int], set[int]] = {}  # living boot -> who holds it DEAD
         self._standing: dict[tuple[int, str], tuple[int, int, int]] = {}
         self._looked = 0
         self._check_each = 1 if herd.size <= CHECK_ALL else CHECK_EACH
@@ -86,10 +86,13 @@ class Watch:
 
     def died(self, unit: HerdUnit, *, left: bool = False) -> None:
         """Called after it died: survivors are counted without it."""
-        key = unit.name, unit.boot
-        self.deaths[key] = self.open[key] = Death(
-            unit.name, unit.boot, self._herd.kernel.now_us, left, known=bytearray(self._herd.size)
-        )
+        key, now_us = (unit.name, unit.boot), self._herd.kernel.now_us
+        death = Death(unit.name, unit.boot, now_us, left, known=bytearray(self._herd.size))
+        self.deaths[key] = self.open[key] = death
+        for number in self._accusers.pop(key, ()):  # they were wrong until now
+            death.known[number] = 1
+            death.count += 1
+            death.first_us = now_us
         for death in list(self.open.values()):
             if death.known[unit.no]:
                 death.count -= 1
@@ -114,16 +117,22 @@ class Watch:
                 self._learned(observer, death)
             elif status is Status.DEAD:
                 self._wrong(observer, order)
-        elif status is Status.ALIVE and self.open:
-            death = self.open.get((order.unit, order.boot))
-            if death is not None and death.known[observer.no]:
-                death.known[observer.no] = 0
-                death.count -= 1
+        elif status is Status.ALIVE:
+            self._took_back(observer, (order.unit, order.boot))
         self._looked += 1
         if self._looked % self._check_each == 0:
             self._check(observer, order)
         if herd.tells_all:
             herd.kernel.mix(f"{observer.name} holds {order.unit} {order.boot} {int(status)}")
+
+    def _took_back(self, observer: HerdUnit, key: tuple[str, int]) -> None:
+        accusers = self._accusers.get(key)
+        if accusers:
+            accusers.discard(observer.no)
+        death = self.open.get(key)
+        if death is not None and death.known[observer.no]:
+            death.known[observer.no] = 0
+            death.count -= 1
 
     def _learned(self, observer: HerdUnit, death: Death) -> None:
         now_us = self._herd.kernel.now_us
@@ -145,6 +154,7 @@ class Watch:
         if subject is None or not subject.alive or subject.boot != order.boot or not observer.alive:
             return
         self.false_positives += 1
+        self._accusers.setdefault((order.unit, order.boot), set()).add(observer.no)
         if subject.healthy:
             self.subject_healthy += 1
             if observer.healthy:
@@ -177,21 +187,22 @@ class Watch:
         """A new process remembers nothing: its view may stand lower than the one before it."""
         for key in [key for key in self._standing if key[0] == unit.no]:
             del self._standing[key]
+        for accusers in self._accusers.values():
+            accusers.discard(unit.no)
 
-    def at_the_end(self, *, calm_s: float) -> None:
-        """Asks for what must hold once faults have stopped for `calm_s` seconds."""
+    def at_the_end(self) -> None:
+        """Asks for what must hold once faults have stopped for as long as the bounds say (`Herd.come_to_rest`)."""
         herd = self._herd
-        timing, units = herd.timing, [unit for unit in herd.units.values() if unit.alive]
-        bound_s = all_know_bound(timing, max(2, len(units)))
-        end_us = herd.kernel.now_us
+        units = [unit for unit in herd.units.values() if unit.alive]
         for death in self.open.values():
-            if end_us - death.at_us > bound_s * US and calm_s > bound_s:
-                missing = herd.living - death.count
-                self.fault("L2", f"{missing} do not know of the end of {death.unit} {bound_s:.1f} s after it")
-        if calm_s > bound_s:
-            self._ask_views(units)
-        if herd.office is not None and calm_s > 6 * timing.silence_s:
+            self.fault("L2", f"{herd.living - death.count} do not know of the end of {death.unit} in time")
+        self._ask_views(units)
+        if herd.office is not None:
             self._ask_alpha(units)
+            for text in herd.office.faults:
+                number, _, what = text.partition(": ")
+                self.fault(number, what)
+            herd.office.faults.clear()
 
     def _ask_views(self, units: list[HerdUnit]) -> None:
         """L3 and L4."""
