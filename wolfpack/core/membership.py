@@ -118,7 +118,7 @@ class Membership:
         self.view = View() if view is None else view
         self.counter = 0
         self.counters: Counter[str] = Counter()
-        self.loads = Loads(options.stall_s)
+        self.loads = Loads(options.stall_s, options.stalls)
         self._rng = rng
         self._orders: list[Order] = []
         self._gone = False
@@ -455,8 +455,9 @@ class Membership:
         self.view.put(member)
         reborn = before is None or before.boot != boot
         told = address if status is Status.ALIVE and reborn and address else None
-        self._news.tell(Record(unit, boot, counter, status, accuser, told), self.view, self._times())
-        self._wants_gossip(now)
+        if status is not Status.SUSPECT or accuser == self.me or not self._many_fall(now):
+            self._news.tell(Record(unit, boot, counter, status, accuser, told), self.view, self._times())
+            self._wants_gossip(now)
         if before is None or before.status is not status or reborn:
             self._orders.append(StatusChanged(unit, boot, status, reason))
         if self.options.bitmaps and len(self.view) >= anti_entropy.SMALL:
@@ -503,9 +504,9 @@ class Membership:
             self._judge_stall(record.unit, record.boot)
 
     def _on_vote(self, now: float, vote: StallVote) -> None:
-        if vote.unit == self.me:
-            if self._load is not None and vote.progress < self._load.progress:
-                self._load_at = min(self._load_at, max(now, self._load_told_at + self._load_gap()))
+        behind = vote.unit == self.me and self._load is not None and vote.progress < self._load.progress
+        if behind:  # they do not know yet how far I got
+            self._load_at = min(self._load_at, max(now, self._load_told_at + self._load_gap()))
             return
         if self.loads.vote(vote):
             self._news.votes.put(f"{vote.unit} {vote.witness}", vote)
@@ -581,7 +582,9 @@ class Membership:
             self._wants_gossip(now)
             self._set_due_suspicions()
 
-    def _accuse(self, now: float, unit: str, reason: str, nackers: Collection[str] = ()) -> None:
+    def _accuse(
+        self, now: float, unit: str, reason: str, nackers: Collection[str] = (), again: bool = False
+    ) -> None:  # fmt: skip
         """I found this unit silent myself."""
         known = self.view.get(unit)
         if known is None or not known.lives:
@@ -600,11 +603,11 @@ class Membership:
             for nacker in nackers:
                 suspicion.confirm(nacker)
             self._set_due_suspicions()
-            if not suspicion.settled:
+            if not again or not suspicion.settled:
                 self._probe_again(now, known)
 
     def _probe_again(self, now: float, member: Member) -> None:
-        """For its sake, and for confirmations: through other helpers, at once."""
+        """At once and through other helpers: so the suspect is told first, and confirmations come."""
         if any(probe.again and probe.unit == member.unit for probe in self._probes.values()):
             return
         ack_s = self._own_s(self.timing.ack_s)
@@ -683,7 +686,7 @@ class Membership:
             self._health.worsen()
         elif missed > 0 and not probe.again:
             self._health.worsen(missed)
-        self._accuse(now, probe.unit, "no ack", probe.nackers)
+        self._accuse(now, probe.unit, "no ack", probe.nackers, probe.again)
 
     def _judge_relays(self, now: float) -> None:
         for number, relay in list(self._relays.items()):
@@ -841,6 +844,7 @@ class Membership:
         self._load = Load(load.seq + 1, load.leases, load.queued, load.capacity, load.progress, load.budgets)
         record = LoadRecord(self.me, self.boot, self._load)
         self.loads.hear(now, record)
+        self._judge_stall(self.me, self.boot)
         self._news.loads.put(self.me, record)
         self._wants_gossip(now)
 
