@@ -8,6 +8,7 @@
     look.py     events, graph
     ledger.py   ledger check, ledger salvage
     config.py   check, schema
+    sim.py      sim: failure in virtual time
     chaos.py    chaos
 
 What every command shares (exit codes, errors, options) stands in `common.py`; what people see is made in `render.py`.
@@ -25,6 +26,7 @@ from wolfpack.cli.den import down, scale, status, up
 from wolfpack.cli.ledger import ledger
 from wolfpack.cli.look import events, graph
 from wolfpack.cli.run import run
+from wolfpack.cli.sim import sim
 from wolfpack.cli.tasks import dead, submit, why
 
 __all__ = ["cli", "main"]
@@ -41,7 +43,7 @@ def cli() -> None:
     """Wolf Pack: elastic worker pools on Ray that elect their own leader, and lose nothing."""
 
 
-for command in (run, up, down, status, submit, scale, why, dead, events, graph, ledger, check, schema, chaos):
+for command in (run, up, down, status, submit, scale, why, dead, events, graph, ledger, check, schema, chaos, sim):
     cli.add_command(command)
 
 
