@@ -52,7 +52,6 @@ class Checks:
         self._boots: dict[str, int] = {}
         self._states: dict[str, tuple[str, TaskState]] = {}  # task -> pack and state, as the ledger has them
         self._ledger: dict[str, Counter[TaskState]] = {}
-        self._book: dict[str, Counter[TaskState]] = {}  # the book's counts when a commit was taken
         self._commits = 0
         self.alpha_changes = 0
 
@@ -68,16 +67,18 @@ class Checks:
                 del self._asked[old]
                 self._given.pop(old, None)
 
-    def on_take(self, keeper: Keeper) -> None:
-        """A commit takes the book as it stands now."""
+    def on_take(self, keeper: Keeper) -> dict[str, Counter[TaskState]]:
+        """A commit takes the book as it stands now; returns the book's counts, for `on_commit`."""
         book = keeper.book
-        self._book = {pack: +tally for pack, tally in book.tasks.counts.items()}
         self._commits += 1
         if self._commits % (OFTEN if len(book.tasks.live) < SMALL else SELDOM) == 0:
             check_book(book)
+        return {pack: +tally for pack, tally in book.tasks.counts.items()}
 
-    def on_commit(self, keeper: Keeper, writes: Writes, turns: list[Turn]) -> None:
-        """These writes are durable now; `turns` are those that they hold."""
+    def on_commit(
+        self, keeper: Keeper, writes: Writes, turns: list[Turn], counts: dict[str, Counter[TaskState]]
+    ) -> None:
+        """These writes are durable now; `turns` are those that they hold, `counts` those of the book when taken."""
         for turn in turns:
             who = (turn.unit, turn.boot)
             known = self._writers.setdefault((turn.pack, turn.term), who)
@@ -95,7 +96,7 @@ class Checks:
             if unit.boot < self._boots.get(unit.unit, 0):
                 raise BrokenPromise("I8", f"{unit.unit} went back to boot {unit.boot} from {self._boots[unit.unit]}")
             self._boots[unit.unit] = unit.boot
-        self._check_tasks(writes)
+        self._check_tasks(writes, counts)
         self._trace(keeper, writes)
 
     def _check_packs(self, writes: Writes) -> None:
@@ -119,7 +120,7 @@ class Checks:
         if known != (unit, boot):
             raise BrokenPromise("I4", f"term {term} of {pack} went to {known} and {(unit, boot)}")
 
-    def _check_tasks(self, writes: Writes) -> None:
+    def _check_tasks(self, writes: Writes, counts: dict[str, Counter[TaskState]]) -> None:
         fresh = {fixed.id: fixed.pack for fixed in writes.new_tasks}
         for row in writes.changed_tasks:
             state = TaskState(row.state)
@@ -150,7 +151,7 @@ class Checks:
             pack, before = self._states.pop(task_id)
             if before is not None:
                 self._ledger[pack][before] -= 1
-        for pack, book in self._book.items():
+        for pack, book in counts.items():
             if +self._ledger.get(pack, Counter()) != book:
                 raise BrokenPromise("I13", f"{pack}: the ledger has {self._ledger.get(pack)}, the book {book}")
 

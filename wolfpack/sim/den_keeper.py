@@ -7,6 +7,7 @@ side: the older one finds out at its next commit, and ends.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from wolfpack.core.memory_ledger import MemoryLedger
 from wolfpack.core.rows import Writes
 from wolfpack.core.wire import Turn, TurnReply, Verdict, Where
 from wolfpack.errors import Deposed, KeeperSuperseded, LedgerError, WolfPackError
-from wolfpack.model import Card, PackSpec, Readiness
+from wolfpack.model import Card, PackSpec, Readiness, TaskState
 from wolfpack.sim.calls import Call
 
 if TYPE_CHECKING:
@@ -230,16 +231,17 @@ class Keeper:
             self._show(waiting, answers, orders, settle_no)
             return
         self.book.tasks.taken()
-        world.checks.on_take(self)
+        counts = world.checks.on_take(self)
         self._kernel.after(
             world.commit_s * self.commit_factor,
-            self._durable, writes, accepted, waiting, answers, orders, settle_no,
+            self._durable, writes, accepted, counts, waiting, answers, orders, settle_no,
         )  # fmt: skip
 
     def _durable(
         self,
         writes: Writes,
         accepted: list[Turn],
+        counts: dict[str, Counter[TaskState]],
         waiting: list[tuple[Call, Any]],
         answers: list[Answer],
         orders: list[Order],
@@ -259,7 +261,7 @@ class Keeper:
             world.crash_keeper()
             return
         self.book.tasks.committed()
-        world.checks.on_commit(self, writes, accepted)
+        world.checks.on_commit(self, writes, accepted, counts)
         if journal.commit_no in world.replies_lost_at:
             world.replies_lost_at.discard(journal.commit_no)
             world.tell(self.name, f"dies between commit {journal.commit_no} and its replies")
