@@ -11,8 +11,9 @@ is a witness; three witnesses of the same progress make it so, and any progress,
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from wolfpack.core.membership_words import Load, Status
@@ -38,10 +39,10 @@ def pressure(load: Load | None, unconfirmed: int) -> float:
 class Loads:
     """The loads that one unit knows."""
 
-    __slots__ = ("_sent", "_stall_s", "_stalled", "_votes", "known")
+    __slots__ = ("_sent", "_stall_s", "_stalled", "_stalls", "_votes", "known")
 
-    def __init__(self, stall_s: float) -> None:
-        self._stall_s = stall_s
+    def __init__(self, stall_s: float, stalls: Mapping[str, float] | None = None) -> None:
+        self._stall_s, self._stalls = stall_s, stalls
         self.known: dict[str, Heard] = {}
         self._sent: dict[str, int] = {}
         self._votes: dict[str, tuple[int, int, set[str]]] = {}  # boot, progress, witnesses
@@ -78,10 +79,13 @@ class Loads:
     def witness(self, now: float, me: str, unit: str) -> StallVote | None:
         """`unit` was heard from directly just now; a vote if it stands still, fewer than three said so, and not me."""
         heard = self.known.get(unit)
-        if heard is None or not heard.load.leases or now - heard.since < self._stall_s:
+        if heard is None or not heard.load.leases or now - heard.since < self._stall_s_of(unit):
             return None
         vote = StallVote(unit, heard.boot, heard.load.progress, me)
         return vote if len(self._witnesses(vote)) < WITNESSES and me not in self._witnesses(vote) else None
+
+    def _stall_s_of(self, unit: str) -> float:
+        return self._stall_s if self._stalls is None else self._stalls.get(unit, math.inf)
 
     def vote(self, vote: StallVote) -> bool:
         """Whether it was news: of the progress that is known here, by a new witness, while fewer than three said so."""

@@ -7,6 +7,7 @@ until it answered.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
@@ -63,6 +64,7 @@ class MembershipOptions:
     forgive_pauses: bool = True
     retransmit: float = 4.0  # each news is sent so many times log10(n + 1)
     stall_s: float = 30.0  # busy without progress for so long, seen by three: stalled
+    stalls: Mapping[str, float] | None = None  # `stall_s` by unit, where they differ: who is not in it never stalls
     load_s: float = 1.0  # own load is told at most so often
     tombstone_s: float = 86_400.0  # who died or left is remembered so long, to know late news of them
     tombstones_most: int = 4096
