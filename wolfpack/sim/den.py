@@ -51,6 +51,7 @@ class World(Clients):
         birth_s: what it takes to create a unit's process, give or take a fifth.
         death_s: how long until the keeper is told of a dead process; None: never.
         node: unit -> the node it lives on.
+        gossips: whether each process runs membership beside its brain.
     """
 
     def __init__(
@@ -65,11 +66,14 @@ class World(Clients):
         birth_s: float = 0.05,
         death_s: float | None = 0.02,
         node: Callable[[str], str] = lambda unit: f"node of {unit}",
+        gossips: bool = False,
     ) -> None:
         self.kernel = Kernel(seed)
         self.network = Network(self.kernel, weather)
         self.timing = timing
         self.commit_s, self.birth_s, self.death_s, self.node = commit_s, birth_s, death_s, node
+        self.gossips = gossips
+        self.packets = self.packet_bytes = 0  # of membership
         self.wall_jump_s = 0.0  # of the keeper's wall clock
         self.processes: dict[tuple[str, int], Process] = {}
         self.starts: dict[str, list[tuple[float, str, int, int]]] = defaultdict(list)  # task -> time, unit, boot, lease

@@ -28,6 +28,7 @@ class Hands:
         self.waiting: deque[Job] = deque()
         self.running: dict[int, tuple[Job, float]] = {}  # lease -> job, and since when
         self.until = float("-inf")  # by the unit's own clock
+        self.ended = 0  # tasks; the progress that membership tells
         self.evicting = False
         self.stopped = False
         self.frozen = False
@@ -75,6 +76,7 @@ class Hands:
         self.pump()
 
     def _report(self, job: Job, cause: Cause, since: float | None, **fields: Any) -> None:
+        self.ended += 1
         wall = self._process.wall - self._world.now
         kinds = ("builtins.ValueError",) if cause is Cause.FAULT else ()
         payload = b"value" if cause is Cause.DONE else b""

@@ -2,7 +2,7 @@
 
 All promises are looked after at every step (`checks`); what is judged here, after the calm, is liveness: one alpha
 that everybody follows (L1), every death known (L2), every acknowledged task settled (L6), no process left whose boot is
-void. What membership must come to (L3, L4) stands in `den_gossip`.
+void. The words of L3 and L4 stand in `den_gossip`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 import traceback
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -17,11 +18,13 @@ from wolfpack.core.member import CHECK_IN
 from wolfpack.model import Readiness, TaskState, Timing
 from wolfpack.sim.checks import BrokenPromise
 from wolfpack.sim.den import CALL_S, World
+from wolfpack.sim.den_gossip import views_bound_s, views_true, wrong_views
 from wolfpack.sim.den_trouble import REBORN_S, Trouble
-from wolfpack.sim.kernel import US
+from wolfpack.sim.kernel import US, to_us
 from wolfpack.sim.plan import Batch, DenPlan, draw_plan
 
 SETTLE_S = 240.0  # clocks may have jumped back by three minutes: what is delayed waits for them
+LOOK_S = 0.05  # what must come true is looked at so often
 LAST_LINES = 40  # of the story
 
 
@@ -52,6 +55,8 @@ class DenResult:
     wall_s: float
     steps: int  # events of the kernel
     messages: int  # one-way messages between units
+    packets: int  # of these: membership's
+    bytes: int  # of these packets
     commits: int
     faults: int  # that happened
     submitted: int
@@ -126,11 +131,18 @@ class Run:
         self._must("L6", "an acknowledged task did not settle", world.settled, SETTLE_S)
         self._must("L2", "a dead unit is still taken for awake", self._deaths_known, loss_bound_s(timing))
         self._must("I8", "a process lives whose boot is void", self._voids_ended, void_bound_s(timing))
+        if self.plan.gossips:
+            self._must("L4", "views of who lives are wrong", lambda: views_true(world), views_bound_s(timing))
         world.checks.at_rest(world)
 
-    def _must(self, promise: str, text: str, condition: Any, within_s: float) -> None:
-        if not self.world.run_until(condition, within_s):
-            raise BrokenPromise(promise, f"{text} {within_s:g} s after the faults stopped: {self._state()}")
+    def _must(self, promise: str, text: str, condition: Callable[[], bool], within_s: float) -> None:
+        world = self.world
+        end_us = world.kernel.now_us + to_us(within_s)
+        while not condition():
+            if world.kernel.now_us >= end_us:
+                state = wrong_views(world) if promise == "L4" else self._state()
+                raise BrokenPromise(promise, f"{text} {within_s:g} s after the faults stopped: {state}")
+            world.run(LOOK_S)
 
     def _led(self) -> bool:
         """Whether all members of each pack that runs follow the alpha whom the ledger names."""
@@ -193,7 +205,8 @@ class Run:
         states = Counter(row.mutable.state for row in world.disk.tasks.values())
         return DenResult(
             seed=self.plan.seed, units=len(self.plan.cards), virtual_s=world.now, wall_s=wall_s,
-            steps=world.kernel.steps, messages=world.network.sent, commits=world.disk.commit_no,
+            steps=world.kernel.steps, messages=world.network.sent, packets=world.packets,
+            bytes=world.packet_bytes, commits=world.disk.commit_no,
             faults=self.trouble.happened, submitted=len(world.disk.tasks), done=states[TaskState.DONE],
             dead=states[TaskState.DEAD], cancelled=states[TaskState.CANCELLED],
             alpha_changes=world.checks.alpha_changes, trace_hash=world.kernel.trace_hash, violation=violation,

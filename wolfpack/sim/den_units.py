@@ -17,9 +17,10 @@ from wolfpack.core.wire import Hunt, HuntReply, Where
 from wolfpack.errors import Deposed
 from wolfpack.model import Card, Cause, Report
 from wolfpack.sim.calls import Call
+from wolfpack.sim.den_gossip import Gossip, roster_of
 from wolfpack.sim.den_hands import DayJob, Hands
 from wolfpack.sim.den_keeper import WALL
-from wolfpack.sim.kernel import to_us
+from wolfpack.sim.kernel import US, to_us
 
 if TYPE_CHECKING:
     from wolfpack.sim.den import World
@@ -41,6 +42,7 @@ class Process:
         self.quiet = False  # dead, and nobody is told: its node fell silent
         self.hands = Hands(self)
         self.day_job = DayJob(self)
+        self.gossip: Gossip | None = None
         self._inbox: list[Callable[[], object]] = []
         self._parked: dict[tuple[str, int], Callable[[HuntReply], None]] = {}
         self._open: dict[Call, None] = {}  # calls of others that end when this process dies
@@ -76,6 +78,13 @@ class Process:
         self._wall_jump_s += jump_s
         if self.brain is not None and not self.dead:
             self._set_timer()
+            if self.gossip is not None:
+                self.gossip.clock_changed()
+
+    def at_clock(self, when: float, what: Callable[..., object], *args: Any) -> None:
+        """Runs `what(*args)` when its own clock shows this, never early, whatever state the process is in."""
+        world_when = self._clock_at + (when - self._clock_s) / self._clock_rate if self._skewed else when
+        self.world.kernel.at_us(int(world_when * US) + 1, what, *args)
 
     def after(self, delay_s: float, what: Callable[[], object]) -> None:
         """Later, by its own clock."""
@@ -142,19 +151,29 @@ class Process:
         self.brain = Brain(
             card=self.card, boot=self.boot, where=where, timing=self.world.timing, rng=rng, now=self.now
         )  # fmt: skip
+        if self.world.gossips:
+            self.gossip = Gossip(self)
         self._carry_out(self.brain.start(self.now))
         self._set_timer()
         self._lifeline()
 
     def _lifeline(self) -> None:
-        def sign() -> None:
-            self.ask(lambda book, at: book.desk.heard(at, self.card.unit, self.boot))
-            self._lifeline()
+        """Signs of life to the keeper, which answers with its roster."""
+        gossip = self.gossip
 
-        self.after(LIFELINE_S, sign)
+        def sign(book: Book, at: Instant) -> list[tuple[str, int]]:
+            book.desk.heard(at, self.card.unit, self.boot)
+            return roster_of(book) if gossip is not None else []
+
+        self.ask(sign, gossip.found if gossip is not None else lambda _: None)
+        self.after(LIFELINE_S, self._lifeline)
 
     def end(self, reason: str) -> None:
+        if self.dead:
+            return
         self.world.tell(self.name, f"ends: {reason}")
+        if self.gossip is not None:
+            self.gossip.leave()
         self.world.end_process(self.card.unit, self.boot)
 
     def die(self, *, quiet: bool = False) -> None:
@@ -183,14 +202,15 @@ class Process:
 
     def step(self, event: e.Event) -> None:
         if self.brain is not None and not self.dead:
+            if self.gossip is not None and type(event) is e.UnitDied:
+                self.gossip.hint(event.unit, event.boot)
             self.world.kernel.mix(f"{self.name} {type(event).__name__}")
             self._carry_out(self.brain.step(self.now, event))
 
     def _set_timer(self) -> None:
         assert self.brain is not None
         self._timer += 1
-        delay_s = (self.brain.next_wake() - self.now) / self._clock_rate
-        self.world.kernel.after_us(to_us(max(RESTING_S, delay_s)) + 1, self._on_timer, self._timer)  # never early
+        self.at_clock(max(self.now + RESTING_S, self.brain.next_wake()), self._on_timer, self._timer)
 
     def _on_timer(self, timer: int) -> None:
         if timer == self._timer and not self.dead:
@@ -224,6 +244,12 @@ class Process:
     def _flush(self) -> None:
         reports, self._reports = self._reports, []
         self.step(e.Reported(reports=tuple(reports)))
+        self._tell_load()
+
+    def _tell_load(self) -> None:
+        if self.gossip is not None and self.brain is not None:
+            hands = self.hands
+            self.gossip.load(len(self.brain.leases.held), len(hands.waiting), hands.ended)
 
     # --- calls of others ----------------------------------------------------------------------------------------
 
@@ -302,6 +328,7 @@ class Process:
                     answer(accepted, reason)
             case e.GiveJobs(jobs=jobs):
                 self.hands.give(jobs)
+                self._tell_load()
             case e.Allow(until=until):
                 self.hands.until = until
                 self.hands.pump()

@@ -52,6 +52,7 @@ class DenPlan:
         seconds: how long faults may happen; then all is made well, and the den must come to rest.
         timing: the timing profile.
         birth_s: what it takes to create a unit's process.
+        gossips: whether each process runs membership beside its brain.
     """
 
     seed: int
@@ -60,6 +61,7 @@ class DenPlan:
     packs: tuple[PackSpec, ...]
     timing: Timing = PROFILES["ray"]
     birth_s: float = 0.3
+    gossips: bool = True
     batches: tuple[Batch, ...] = ()
     faults: tuple[Fault, ...] = ()
 
@@ -71,6 +73,7 @@ class DenPlan:
             "seconds": self.seconds,
             "timing": asdict(self.timing),
             "birth_s": self.birth_s,
+            "gossips": self.gossips,
             "cards": [card_to_json(card) for card in self.cards],
             "packs": [pack_to_json(pack) for pack in self.packs],
             "batches": [asdict(batch) for batch in self.batches],
@@ -92,6 +95,7 @@ class DenPlan:
                 seconds=float(plain["seconds"]),
                 timing=Timing(**plain["timing"]),
                 birth_s=float(plain["birth_s"]),
+                gossips=bool(plain["gossips"]),
                 cards=tuple(card_from_json(text) for text in plain["cards"]),
                 packs=tuple(pack_from_json(text) for text in plain["packs"]),
                 batches=tuple(_read_batch(each) for each in plain["batches"]),
