@@ -208,12 +208,12 @@ class UdpMember:
         return self._entered().health
 
     @property
-    def counters(self) -> Mapping[str, int]:
-        """What was sent, received and refused so far, by name; see docs/membership.md."""
+    def counters(self) -> Counter[str]:
+        """What was sent, received and refused so far, by name; docs/membership.md lists them."""
         total = Counter(self._counters)
         if self._state != "new":
             total.update(self._machine.counters)
-        return dict(total)
+        return total
 
     def members(self) -> dict[str, KnownUnit]:
         """What this member thinks of each unit it knows, itself and the remembered dead too."""

@@ -16,10 +16,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import logging
 import socket
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from wolfpack.core.packets import PACKET_MOST
 from wolfpack.errors import OperatorError
@@ -27,6 +29,8 @@ from wolfpack.udp.addresses import find_place, format_place, resolve
 from wolfpack.udp.seal import Seal, Use
 
 __all__ = ["Ports", "Transport", "open_ports"]
+
+log = logging.getLogger(__name__)
 
 # Ten thousand units with addresses and loads are under 1 MiB. Reading a frame of strangers of this size takes the loop
 # a few tenths of a second, so not more than that.
@@ -237,9 +241,7 @@ class Transport:
                 await asyncio.sleep(pause_s)
                 pause_s *= 2
 
-    async def _on_caller(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None, "a handler of connections runs as a task"
+    def _on_caller(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._closed:
             writer.transport.abort()
             return
@@ -248,7 +250,11 @@ class Transport:
             del self._callers[oldest]
             oldest.cancel()
             self._counters["callers_sent_away"] += 1
+        task = self._loop.create_task(self._serve(reader, writer), name="wolfpack-caller")
         self._callers[task] = None
+        task.add_done_callback(partial(self._on_served, writer))
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with asyncio.timeout(EXCHANGE_S):
                 peer = writer.get_extra_info("peername") or ("", 0)
@@ -267,9 +273,14 @@ class Transport:
             self._counters[str(exc)] += 1
         except (OSError, EOFError):
             self._counters["callers_broken"] += 1
-        finally:
-            self._callers.pop(task, None)
-            writer.transport.abort()
+
+    def _on_served(self, writer: asyncio.StreamWriter, task: asyncio.Task[None]) -> None:
+        """Also of a caller that was sent away before its task began."""
+        self._callers.pop(task, None)
+        writer.transport.abort()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._counters["bugs"] += 1
+            log.error("A caller could not be served; the rest goes on.", exc_info=error)
 
     async def _read_frame(self, reader: asyncio.StreamReader, use: Use) -> bytes:
         """One frame.
