@@ -8,8 +8,21 @@ from collections.abc import Callable, Iterable
 
 from wolfpack.core.membership import Membership
 from wolfpack.core.membership_words import (
-    AddressesGiven, AlphaHeard, AnswerSync, AskSync, Event, MembershipOptions, PacketHeard, SendPacket, Stalled, Status,
-    StatusChanged, SyncAnswered, SyncAsked, Ticked,
+    AddressesGiven,
+    AlphaHeard,
+    AnswerSync,
+    AskSync,
+    DeathHinted,
+    Event,
+    MembershipOptions,
+    PacketHeard,
+    SendPacket,
+    Stalled,
+    Status,
+    StatusChanged,
+    SyncAnswered,
+    SyncAsked,
+    Ticked,
 )  # fmt: skip
 from wolfpack.core.view import Base, Member, View
 from wolfpack.model import PROFILES, Timing
@@ -73,6 +86,9 @@ class Pump:
         self.give(name, Ticked())
         for event in queued:
             self.give(name, event)
+
+    def hint(self, name: str, other: str) -> None:
+        self.give(name, DeathHinted(other, self.units[other].boot))
 
     def give(self, name: str, event: Event) -> None:
         unit = self.units.get(name)
@@ -160,9 +176,13 @@ class Pump:
     def agree(self) -> bool:
         """L3 and L4: everybody thinks that exactly those live who do, and that none is suspect."""
         living = set(self.units)
-        return all(
-            {m.unit for m in unit.view if m.lives} == living and not unit.view.suspects for unit in self.units.values()
-        ) and len({unit.view.digest for unit in self.units.values()}) == 1
+        return (
+            all(
+                {m.unit for m in unit.view if m.lives} == living and not unit.view.suspects
+                for unit in self.units.values()
+            )
+            and len({unit.view.digest for unit in self.units.values()}) == 1
+        )
 
     def story(self) -> dict[str, dict[str, str]]:
         return {who: {m.unit: f"{m.status.name} {m.boot}.{m.counter}" for m in u.view} for who, u in self.units.items()}

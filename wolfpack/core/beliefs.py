@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections import Counter, deque
+from collections import Counter, OrderedDict, deque
 
 from wolfpack.core import anti_entropy
 from wolfpack.core.anti_entropy import Scope
@@ -57,7 +57,7 @@ class Beliefs:
         self.view = View() if view is None else view
         self.counter = 0
         self.counters: Counter[str] = Counter()
-        self.loads = Loads(options.stall_s)
+        self.loads = Loads(options.stall_s, options.stalls)
         self._rng = rng
         self._orders: list[Order] = []
         self._news = News(bitmaps=options.bitmaps)
@@ -66,7 +66,7 @@ class Beliefs:
         self._refute_above = -1
         self._suspicions: dict[str, Suspicion] = {}
         self._alpha_table: dict[str, AlphaRecord] = {}
-        self._graves: dict[str, float] = {}  # who died or left, beside the bits; the oldest first
+        self._graves: OrderedDict[str, float] = OrderedDict()  # who died or left, beside the bits; the oldest first
         self._lost: deque[str] = deque(maxlen=LOST_MOST)
         self._purge = False  # more died than are remembered: the next base holds none of them
         self._level, self._level_at = 0.0, now  # how many fell lately

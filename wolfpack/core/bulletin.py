@@ -6,14 +6,29 @@ term heard; it is news for those who lead and follow, and no proof of anything.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from wolfpack.core.beliefs import NEVER, Beliefs
 from wolfpack.core.membership_words import AlphaHeard, Load, Stalled
-from wolfpack.core.packets import AlphaRecord, Items, LoadRecord, StallVote
+from wolfpack.core.packets import (
+    BUDGETS_MOST, NUMBER_MOST, AlphaRecord, Items, LoadRecord, StallVote, Writer,
+)  # fmt: skip
 
 PACKS_MOST = 1024
+LOAD_BYTES_MOST = 500
 LOAD_UNITS = 500  # with more units each tells its load less often, or load would fill all packets
+
+
+def check_load(load: Load) -> None:
+    """Raises ValueError for a load that no packet carries: negative or huge numbers, too many or too long budgets."""
+    counts = (load.leases, load.queued, load.capacity, load.progress)
+    if not all(0 <= count < NUMBER_MOST for count in counts):
+        raise ValueError(f"a load counts from 0 to 2**63 - 2, not {counts}")
+    if len(load.budgets) > BUDGETS_MOST or not all(math.isfinite(left) for _, left in load.budgets):
+        raise ValueError(f"a load has at most {BUDGETS_MOST} budgets, each a finite number")
+    if not Writer(b"", LOAD_BYTES_MOST).load(LoadRecord("", 0, load)):
+        raise ValueError(f"the names of a load's budgets take more than {LOAD_BYTES_MOST} bytes together")
 
 
 class Bulletin(Beliefs):
@@ -54,9 +69,12 @@ class Bulletin(Beliefs):
             self._load_at = min(self._load_at, max(now, self._load_told_at + self._load_gap()))
             return
         if self.loads.vote(vote):
-            self._news.votes.put(f"{vote.unit} {vote.witness}", vote)
-            self._wants_gossip(now)
+            self._say_vote(now, vote)
             self._judge_stall(vote.unit, vote.boot)
+
+    def _say_vote(self, now: float, vote: StallVote) -> None:
+        self._news.votes.put(f"{vote.unit} {vote.witness}", vote)
+        self._wants_gossip(now)
 
     def _judge_stall(self, unit: str, boot: int) -> None:
         verdict = self.loads.judge(unit)
@@ -80,6 +98,7 @@ class Bulletin(Beliefs):
         return self.options.load_s * max(1.0, self.view.living / LOAD_UNITS)
 
     def _on_own_load(self, now: float, load: Load) -> None:
+        check_load(load)
         before = self._load
         if before is not None and before == Load(
             before.seq, load.leases, load.queued, load.capacity, load.progress, load.budgets

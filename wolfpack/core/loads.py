@@ -77,12 +77,12 @@ class Loads:
         return unit in self._stalled
 
     def witness(self, now: float, me: str, unit: str) -> StallVote | None:
-        """`unit` was heard from directly just now; a vote if it stands still, fewer than three said so, and not me."""
+        """`unit` was heard from directly just now; a vote if it stands still, and fewer than three others said so."""
         heard = self.known.get(unit)
         if heard is None or not heard.load.leases or now - heard.since < self._stall_s_of(unit):
             return None
         vote = StallVote(unit, heard.boot, heard.load.progress, me)
-        return vote if len(self._witnesses(vote)) < WITNESSES and me not in self._witnesses(vote) else None
+        return vote if len(self._witnesses(vote) - {me}) < WITNESSES else None
 
     def _stall_s_of(self, unit: str) -> float:
         return self._stall_s if self._stalls is None else self._stalls.get(unit, math.inf)

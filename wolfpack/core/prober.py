@@ -6,6 +6,7 @@ is accused, told so and asked again. Dead units are called now and then, since a
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Collection
 from typing import Any
 
@@ -145,6 +146,7 @@ class Prober(Bulletin):
             vote = self.loads.witness(now, self.me, sender.unit)
             if vote is not None:
                 self._on_vote(now, vote)
+                self._say_vote(now, vote)  # again at each ack: above all its subject must hear of it
 
     def _on_ping_req(self, now: float, number: int, source: str, target: str) -> None:
         if len(self._relays) >= RELAYS_MOST:
@@ -196,7 +198,7 @@ class Prober(Bulletin):
             return
         self._settle_at = NEVER
         self._purge = False
-        self._graves = {unit: at for unit, at in self._graves.items() if unit in self.view}
+        self._graves = OrderedDict((unit, at) for unit, at in self._graves.items() if unit in self.view)
         self._lap.reset()
 
     # --- small helpers
