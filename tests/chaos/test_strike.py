@@ -206,6 +206,12 @@ def test_a_keeper_in_whose_place_another_answers_a_moment_later_is_left_alone(sc
     assert "SSSSS" == scene.states()
 
 
+def test_a_freeze_of_an_alpha_that_cannot_be_proven_meets_another(scene):
+    scene.den.now = [record("grey-0", scene.other), record("grey-1", scene.alpha, role=Role.ALPHA, node="another")]
+    assert scene.strike(Kind.FREEZE, freeze_s=60.0, at_alpha=True) is None
+    assert scene.other == scene.strike(Kind.FREEZE, freeze_s=60.0, at_alpha=True).pid
+
+
 def test_a_refusal_that_lasts_is_said_once(scene, monkeypatch):
     monkeypatch.setattr("wolfpack.chaos.strike.STILL_CLAIMED_S", 0.0)
     scene.den.now = [record("grey-0", scene.other, node="another")]

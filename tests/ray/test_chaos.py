@@ -137,7 +137,7 @@ def test_a_den_whose_ray_loses_or_delays_calls_settles_everything_once(ray_clust
 
 @pytest.mark.timeout(200)
 def test_ctrl_c_in_the_middle_ends_the_den_and_leaves_nothing_frozen(ray_cluster, folder):
-    words = ["--tasks", "100000", "--kill-alpha", "0", "--kill-units", "0", "--kill-hands", "0", "--kill-keeper", "0"]
+    words = ["--tasks", "100", "--kill-alpha", "0", "--kill-units", "0", "--kill-hands", "0", "--kill-keeper", "0"]
     process = subprocess.Popen(
         command(folder, *words, "--freeze", "20000"),
         cwd=ROOT, env=environment(folder), start_new_session=True, stderr=subprocess.PIPE,

@@ -158,10 +158,14 @@ class Striker:
                 found = [unit for unit in awake if unit.leases]
             case _:
                 thawed = [unit for unit in awake if unit.pid is not None and not self._freezer.is_frozen(unit.pid)]
-                at_alpha = fault.at_alpha or len(self._den.spec.cards) == 1
-                found = [unit for unit in thawed if (unit in alphas if at_alpha else unit.role is not Role.ALPHA)]
-        proven = [unit for unit in found if (unit.id, unit.boot) not in self._refused]
-        return choose(proven or found, fault.draw)
+                others = [unit for unit in thawed if unit.role is not Role.ALPHA]
+                found = [unit for unit in thawed if unit in alphas] if fault.at_alpha or not others else others
+                if found and all(map(self._is_refused, found)):  # an alpha on another machine: then somebody else
+                    found = others or found
+        return choose([unit for unit in found if not self._is_refused(unit)] or found, fault.draw)
+
+    def _is_refused(self, unit: UnitRecord) -> bool:
+        return (unit.id, unit.boot) in self._refused
 
     def _strike_unit(self, fault: Fault, unit: UnitRecord) -> Strike | None:
         leader = self._listener.leader()
