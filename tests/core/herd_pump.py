@@ -23,7 +23,7 @@ from wolfpack.core.membership_words import (
     SyncAnswered,
     SyncAsked,
     Ticked,
-)  # fmt: skip
+)
 from wolfpack.core.view import Base, Member, View
 from wolfpack.model import PROFILES, Timing
 

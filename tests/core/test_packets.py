@@ -30,7 +30,7 @@ from wolfpack.core.packets import (
     varint,
     write_head,
     write_sender,
-)  # fmt: skip
+)
 
 MARK = den_mark("timber")
 ME = write_sender(Sender("grey-1", 3, 4))

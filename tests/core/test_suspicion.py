@@ -12,6 +12,7 @@ from wolfpack.core.suspicion import (
     all_know_bound,
     confirmations_expected,
     first_probe_bound_s,
+    load_retransmits,
     refutation_window_s,
     retransmits,
     stretched,
@@ -19,7 +20,7 @@ from wolfpack.core.suspicion import (
     suspicion_min_s,
     suspicion_s,
     time_to_dead_bound,
-)  # fmt: skip
+)
 from wolfpack.model import PROFILES
 
 RAY, CLASSIC = PROFILES["ray"], PROFILES["classic"]
@@ -56,6 +57,11 @@ def test_each_confirmation_shortens_a_suspicion_by_a_logarithm(confirmed, expect
 )
 def test_news_is_told_lambda_log_n_times(factor, n, times):
     assert retransmits(factor, n) == times
+
+
+@pytest.mark.parametrize(("times", "expected"), [(1, 6), (4, 6), (12, 6), (13, 6), (16, 8)])
+def test_a_load_is_sent_half_as_often_and_six_times_at_least(times: int, expected: int):
+    assert expected == load_retransmits(times)
 
 
 @pytest.mark.parametrize(("health", "seconds"), [(0, 0.5), (1, 1.0), (8, 4.5)])

@@ -33,7 +33,7 @@ from wolfpack.core.packets import (
     read_items,
     read_packet,
     write_head,
-)  # fmt: skip
+)
 from wolfpack.core.view import Member, View, member_hash, name_hash
 from wolfpack.model import natural_key
 

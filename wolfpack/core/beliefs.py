@@ -23,10 +23,11 @@ from wolfpack.core.suspicion import (
     RefutationLimiter,
     Suspicion,
     confirmations_expected,
+    load_retransmits,
     retransmits,
     suspicion_max_s,
     suspicion_min_s,
-)  # fmt: skip
+)
 from wolfpack.core.view import Member, View
 from wolfpack.model import Timing
 
@@ -96,7 +97,7 @@ class Beliefs:
                 writer.record(Record(member.unit, member.boot, member.counter, member.status))
             if self._news:
                 times = self._times()
-                self._news.fill(writer, self.view, times, max(2, times // 2))
+                self._news.fill(writer, self.view, times, load_retransmits(times))
             head = writer.done()
         self._orders.append(SendPacket(to, head))
 

@@ -12,8 +12,14 @@ from typing import Any
 from wolfpack.core.beliefs import NEVER, Beliefs
 from wolfpack.core.membership_words import AlphaHeard, Load, Stalled
 from wolfpack.core.packets import (
-    BUDGETS_MOST, NUMBER_MOST, AlphaRecord, Items, LoadRecord, StallVote, Writer,
-)  # fmt: skip
+    BUDGETS_MOST,
+    NUMBER_MOST,
+    AlphaRecord,
+    Items,
+    LoadRecord,
+    StallVote,
+    Writer,
+)
 
 PACKS_MOST = 1024
 LOAD_BYTES_MOST = 500
