@@ -44,7 +44,9 @@ _EVENTS = (
     "UnitJoined", "UnitLeft", "UnitLent", "UnitLost", "UnitQuarantined", "UnitRegistered", "UnitReturned",
     "UnitSlept", "UnitWaking", "UnitWoke", "UnknownEvent",
 )  # fmt: skip
-_MODEL = ("Attempt", "Cause", "Nature", "Needs", "Readiness", "Role", "TaskState", "UnitRecord", "natural_key")
+_MODEL = (
+    "Attempt", "Cause", "Nature", "Needs", "Readiness", "Role", "TaskState", "UnitRecord", "UnitSeen", "natural_key",
+)  # fmt: skip
 _HOMES = {
     **dict.fromkeys(_ERRORS, "errors"),
     **dict.fromkeys(_EVENTS, "events"),

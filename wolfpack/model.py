@@ -184,6 +184,9 @@ class HandsSpec:
     setup: str | None = None
     # A child is replaced after this many tasks; None: never.
     recycle_after: int | None = None
+    # What runs without progress for so long, as three other units see it, ends as TIMEOUT; None: never, since a long
+    # task that says nothing has no fault (`core/standstill`).
+    stall_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -390,6 +393,23 @@ class Report(NamedTuple):
     kinds: tuple[str, ...] = ()  # FAULT: names of the exception's classes, most derived first
     retry_after_s: float | None = None  # from wolfpack.Retry
     progressed: bool = False  # EVICTED: the task had called progress()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitSeen:
+    """What one unit thinks of another, as `den.view_of()` shows it. It advises: `den.units()` tells what is true."""
+
+    unit: str
+    boot: int
+    # alive, suspect (did not answer, may still defend itself), left (said goodbye), dead.
+    status: str
+    # What the unit said of itself, up to some seconds ago; None: nothing yet, or it does not live.
+    leases: int | None = None  # in hand
+    queued: int | None = None  # of these, not started
+    capacity: int | None = None  # how many it runs at once
+    progress: int | None = None  # rises whenever a task ends or calls `progress()`
+    # Three others saw it busy without progress for its `stall_s`.
+    stalled: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

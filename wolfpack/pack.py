@@ -14,12 +14,14 @@ from typing import Any
 
 from wolfpack.call import Calls, plain_options
 from wolfpack.courier import LOOK_MOST, Courier
-from wolfpack.errors import CallerError, DenClosed, WolfPackError, unknown_name
+from wolfpack.errors import CallerError, DenClosed, DenUnreachable, WolfPackError, unknown_name
 from wolfpack.events import Recorded, encode
 from wolfpack.future import Future, read_story
-from wolfpack.model import DenSpec, Needs, PackSpec, RetryPolicy, TaskOptions, UnitRecord
+from wolfpack.model import DenSpec, Needs, PackSpec, Readiness, RetryPolicy, TaskOptions, UnitRecord, UnitSeen
 from wolfpack.observer import Observer, follow, read_events
 
+VIEW_S = 3.0  # a unit that is asked for its view answers within so long
+AWAKE = (Readiness.AWAKE, Readiness.DRAINING)
 DRAW_S = 10.0  # a den that closes waits so long for its last pictures
 
 _open_dens: weakref.WeakSet[Den] = weakref.WeakSet()
@@ -272,13 +274,48 @@ class Den:
         records: list[UnitRecord] = self._ask("units")
         return records
 
+    def view_of(self, unit: str) -> list[UnitSeen]:
+        """What one awake unit thinks of all it knows, itself included: who lives, and how busy each is.
+
+        Units tell each other such things to choose and to notice; it may be seconds old, or wrong. `units()` is the
+        ledger's word.
+
+        Raises:
+            UnknownName: there is no such unit.
+            CallerError: it sleeps, or is waking up.
+            DenUnreachable: it does not answer, as a frozen unit does.
+        """
+        records = {record.id: record for record in self.units()}
+        if unit not in records:
+            raise unknown_name("unit", unit, records)
+        record = records[unit]
+        if record.readiness not in AWAKE:
+            raise CallerError(
+                f"{unit} is {record.readiness} and has no view ({record.reason or 'nobody needs it'}). "
+                f"Wake it with den.wake({unit!r}), or ask another unit."
+            )
+        seen = self._views([record]).get(unit)
+        if seen is None:
+            raise DenUnreachable(f"{unit} (boot {record.boot}) did not answer within {VIEW_S:g} s.")
+        return seen
+
+    def views(self) -> dict[str, list[UnitSeen] | None]:
+        """`view_of` every awake unit, asked all at once; None for one that does not answer."""
+        awake = [record for record in self.units() if record.readiness in AWAKE]
+        views = self._views(awake)
+        return {record.id: views.get(record.id) for record in awake}
+
+    def _views(self, records: Iterable[UnitRecord]) -> dict[str, list[UnitSeen]]:
+        answers = self._gateway.ask_units([(each.id, each.boot) for each in records], "view", VIEW_S)
+        return {unit: seen for unit, (seen, _) in answers.items()}
+
     def stats(self) -> dict[str, Any]:
         """Sums over the den, read from the ledger, and each pack's; `conservation` says that they add up."""
         stats: dict[str, Any] = self._ask("stats")
         return stats
 
     def keeper(self) -> dict[str, Any]:
-        """What the keeper says of itself: its process `pid`, its Ray `node`, and its `epoch`, one more at each birth."""
+        """What the keeper says of itself: its process `pid`, its Ray `node`, its `epoch` (one more at each birth)."""
         status: dict[str, Any] = self._ask("status")
         return {name: status[name] for name in ("pid", "node", "epoch")}
 

@@ -108,6 +108,11 @@ class HandsFile(_Part):
         default=_HANDS.recycle_after,
         description="A child process is replaced after so many tasks; null: never.",
     )
+    stall_s: SomeSeconds | None = Field(
+        default=_HANDS.stall_s,
+        description="Busy without a task that ends or calls progress() for so long, as three other units see it: "
+        "what runs ends as TIMEOUT. null: never.",
+    )
 
 
 class UnitFile(_Part):

@@ -157,6 +157,7 @@ def _hands(hands: HandsFile) -> HandsSpec:
         concurrency=hands.concurrency,
         setup=hands.setup,
         recycle_after=hands.recycle_after,
+        stall_s=hands.stall_s,
     )
 
 

@@ -161,10 +161,36 @@ class UnitDied:
     boot: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewChanged:
+    """What gossip tells of a unit now: it lives, or it left or died. Advice: it may be late, or wrong."""
+
+    unit: str
+    boot: int
+    lives: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlphaTold:
+    """Gossip tells who leads a pack, in a later term than it told before."""
+
+    pack: str
+    term: int
+    alpha: str
+    boot: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StallJudged:
+    """Three other units see this one busy without progress; or, with `stalled` False, it goes on again."""
+
+    stalled: bool
+
+
 Event = (
     Tick | HowlHeard | HuntArrived | HuntAnswered | HuntFailed | TurnDone | TurnLost | TurnRefused | ClaimAnswered
     | ClaimLost | Answered | Unanswered | Summoned | SummonsDeclined | AskedFor | Instructed | Reported | Running
-    | DayStepped | DayLeft | UnitDied
+    | DayStepped | DayLeft | UnitDied | ViewChanged | AlphaTold | StallJudged
 )  # fmt: skip
 
 # --- orders -------------------------------------------------------------------------------------------------------
@@ -255,6 +281,7 @@ class CancelJob:
     lease_no: int
     kill: bool
     cause: str
+    text: str = ""  # what a person shall read of it, beside the cause
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,9 @@ from wolfpack.core import errands as e
 from wolfpack.core import succession as s
 from wolfpack.core.alpha import Alpha
 from wolfpack.core.hand import LeaseBook
-from wolfpack.core.howls import Howl, HowlKind, Peer
+from wolfpack.core.howls import TERMS_AHEAD, Howl, HowlKind, Peer
+from wolfpack.core.rivals import COUNCIL_SIZE
+from wolfpack.core.standstill import Standstill
 from wolfpack.core.wire import Claim, Hunt, HuntReply, KeeperReport, Move, TurnReply, Verdict, Where
 from wolfpack.model import Card, Cause, Nature, Report, Timing
 
@@ -51,10 +53,14 @@ class Brain:
         timing: the den's profile.
         rng: chance for jitter.
         now: monotonic seconds; the clock of every later `step`.
+        gossip: whether the driver tells what the units gossip; else the alpha of a big pack howls to all of it.
     """
 
-    def __init__(self, *, card: Card, boot: int, where: Where, timing: Timing, rng: random.Random, now: float) -> None:
-        self.card, self.boot, self.timing = card, boot, timing
+    def __init__(
+        self, *, card: Card, boot: int, where: Where, timing: Timing, rng: random.Random, now: float,
+        gossip: bool = False,
+    ) -> None:  # fmt: skip
+        self.card, self.boot, self.timing, self.gossip = card, boot, timing, gossip
         self._rng = rng
         self.pack: str | None = None
         self.succession: s.Succession | None = None
@@ -82,6 +88,8 @@ class Brain:
         self._turn_seq = 0  # the highest number of a turn sent
         self._mean_s = 0.0  # of its latest tasks
         self._long_since = False  # a task has been running longer than the look-ahead
+        self._running: dict[int, float] = {}  # lease -> for how many seconds, as last told
+        self._standstill = Standstill(card.hands.stall_s)
         self._ended = False
         self._birth = where
 
@@ -144,6 +152,8 @@ class Brain:
             case e.Reported(reports=reports):
                 for report in reports:
                     self.leases.report(report)
+                    if report.started:
+                        self._standstill.go_on()
                 orders = self._maybe_give_back(reports)
             case e.Running(seconds=seconds):
                 orders = self._on_running(seconds)
@@ -153,6 +163,14 @@ class Brain:
                 orders = self._on_day_left(state)
             case e.UnitDied(unit=unit, boot=boot):
                 orders = self._succeed(now, s.PeerLost(unit=unit, boot=boot))
+            case e.ViewChanged(unit=unit, boot=boot, lives=lives):
+                seen = s.PeerLives(unit=unit, boot=boot) if lives else s.PeerLost(unit=unit, boot=boot)
+                orders = self._succeed(now, seen) if unit in self._peers and self._listens() else []
+            case e.AlphaTold():
+                orders = self._on_alpha_told(now, event)
+            case e.StallJudged(stalled=stalled):
+                self._standstill.judge(stalled)
+                orders = self._maybe_give_up()
             case _:
                 assert_never(event)
         return orders + self._go_on(now)
@@ -192,6 +210,26 @@ class Brain:
                 case _:
                     assert_never(order)
         return orders
+
+    @property
+    def leadership(self) -> tuple[str, int, str, int] | None:
+        """Who leads this unit's pack, as it knows: pack, term, alpha and its boot."""
+        who = self.succession
+        return None if who is None or who.alpha is None else (who.pack, who.term, who.alpha, who.alpha_boot)
+
+    def _listens(self) -> bool:
+        """Whether gossip has a say in who leads: only where the alpha does not howl to all.
+
+        In a small pack howls tell sooner; a unit that is slow to gossip shall not be missed there.
+        """
+        return self.gossip and len(self._peers.keys() - {self.card.unit}) >= COUNCIL_SIZE
+
+    def _on_alpha_told(self, now: float, told: e.AlphaTold) -> list[e.Order]:
+        if self.succession is None or told.pack != self.pack or told.alpha == self.card.unit or not self._listens():
+            return []
+        if told.term - self.succession.term > TERMS_AHEAD:
+            return []
+        return self._succeed(now, s.TermSeen(term=told.term, alpha=told.alpha, boot=told.boot))
 
     def _stop_leading(self) -> list[e.Order]:
         alpha, self.alpha, self._following = self.alpha, None, None
@@ -299,7 +337,9 @@ class Brain:
         lost = [n for n, (sent_at, _) in self._hunts.items() if now - sent_at > HUNT_LOST_S]
         for n in lost:
             del self._hunts[n]
-        spare = 0 if self._leaving is not None or self._long_since else max(0, HUNT_CAP - len(self.leases.held))
+        spare = max(0, HUNT_CAP - len(self.leases.held))
+        if self._leaving is not None or self._long_since or self._standstill.is_stalled:
+            spare = 0
         news = self.leases.has_unsent(now) or (spare > 0) != (self._spare_told > 0)
         if len(self._hunts) >= 2 or (self._hunts and not news) or now < self._hunt_not_before:
             return []
@@ -316,13 +356,25 @@ class Brain:
 
     def _on_running(self, seconds: dict[int, float]) -> list[e.Order]:
         """What waits behind a task that runs for long goes back, so that an idle unit can have it."""
+        self._running = seconds
         self._long_since = any(passed > LOOKAHEAD_S for passed in seconds.values()) and len(self.leases.held) >= max(
             1, self.card.hands.concurrency
         )
         waiting = [lease_no for lease_no in self.leases.held if lease_no not in seconds]
         if self._long_since and waiting and len(seconds) >= self.card.hands.concurrency:
-            return [e.TakeBack(lease_nos=tuple(waiting))]
-        return []
+            return [e.TakeBack(lease_nos=tuple(waiting)), *self._maybe_give_up()]
+        return self._maybe_give_up()
+
+    def _maybe_give_up(self) -> list[e.Order]:
+        """Where this unit stalls, nothing new starts, and what is stuck ends."""
+        if not self._standstill.is_stalled:
+            return []
+        waiting = tuple(lease_no for lease_no in self.leases.held if lease_no not in self._running)
+        orders: list[e.Order] = [e.TakeBack(lease_nos=waiting)] if waiting else []
+        return orders + [
+            e.CancelJob(lease_no=lease_no, kill=True, cause=Cause.TIMEOUT, text=str(self._standstill))
+            for lease_no in self._standstill.give_up(self.leases.held, self._running)
+        ]
 
     def _maybe_give_back(self, reports: tuple[Report, ...]) -> list[e.Order]:
         """Tasks became longer than when so many were asked for: what is too much for one unit goes back to all."""
@@ -400,7 +452,7 @@ class Brain:
         self.succession = s.Succession(
             me=Peer(unit=self.card.unit, boot=self.boot, lead=self.card.lead, can_lead=self.card.can_lead),
             pack=where.pack, timing=self.timing, rng=self._rng, now=now, term=where.term, alpha=where.alpha,
-            alpha_boot=where.alpha_boot,
+            alpha_boot=where.alpha_boot, gossip=self.gossip,
         )  # fmt: skip
         orders += self._set_peers(now, where.peers)
         if where.alpha is not None and where.alpha != self.card.unit:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
+from collections.abc import Iterable
 from typing import Any
 
 import ray
 from ray.exceptions import ActorDiedError, GetTimeoutError, RayActorError, RayTaskError
 
 from wolfpack.den.keeper import Keeper, Tether
-from wolfpack.den.names import KEEPER, blob_folder, keeper_options
+from wolfpack.den.names import KEEPER, blob_folder, keeper_options, unit_name
 from wolfpack.den.ray_host import end_ray, ensure_ray
 from wolfpack.errors import DenClosed, DenUnreachable, LedgerError, LedgerUnavailable, WolfPackError
 from wolfpack.model import DenSpec
@@ -164,6 +165,21 @@ class Gateway:
             except RayTaskError as exc:
                 raise _plain(exc) from None
         raise DenClosed(f"The den {self.spec.den!r} was closed.")
+
+    def ask_units(self, units: Iterable[tuple[str, int]], method: str, patience_s: float) -> dict[str, Any]:
+        """Calls units, all at once; who did not answer in time (it is frozen, or gone) is missing."""
+        calls: dict[Any, str] = {}
+        for unit, boot in units:
+            with contextlib.suppress(ValueError):  # it ended meanwhile
+                handle = ray.get_actor(unit_name(unit, boot), namespace=self.spec.den)
+                calls[getattr(handle, method).remote()] = unit
+        if not calls:
+            return {}
+        found: dict[str, Any] = {}
+        for answer in ray.wait(list(calls), num_returns=len(calls), timeout=patience_s)[0]:
+            with contextlib.suppress(RayActorError, RayTaskError):
+                found[calls[answer]] = ray.get(answer)
+        return found
 
     def _await(self, answer: Any, end: float) -> Any:
         """The answer, when it is there. Looks up now and then: who leaves the den does not wait for a parked call."""

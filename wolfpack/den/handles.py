@@ -50,6 +50,10 @@ class Handles:
             self._known[unit, boot] = handle
         return handle
 
+    def find(self, unit: str, boot: int) -> Any:
+        """The handle, if it is known already."""
+        return self._known.get((unit, boot))
+
     def remember(self, unit: str, boot: int, handle: Any) -> None:
         self._known[unit, boot] = handle
 

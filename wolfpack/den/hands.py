@@ -50,6 +50,8 @@ class Owner(Protocol):
 
     def on_publish(self, events: list[tuple[str, str]]) -> None: ...
 
+    def on_progress(self) -> None: ...
+
     def on_gone(self, hands: Hands, how: str) -> None: ...
 
 
@@ -120,6 +122,7 @@ class Hands:
                 events.append((message[1], message[2]))
             elif head == "progress":
                 self.progressed.add(message[1])
+                self._owner.on_progress()
             elif head == "ready":
                 self.is_ready = self.was_ready = True
                 self._owner.on_ready(self)

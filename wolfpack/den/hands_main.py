@@ -47,6 +47,7 @@ else:  # the module of all records takes a third of the time to start; a test ke
 READ_BYTES = 1 << 17
 PERMIT_BYTES = 8
 GATE_S = 0.01  # a closed gate is looked at again after so long
+PROGRESS_EVERY_S = 0.5  # a task that says all the time that it got further is heard so often
 _UNTIL = struct.Struct("d")
 
 
@@ -133,7 +134,7 @@ class Hands:
         self._runner = Runner(blobs=config["blobs"], payload_max_bytes=config["payload_max_bytes"])
         self._jobs: deque[tuple[int, Job]] = deque()
         self._stopping: set[int] = set()
-        self._progressed: set[int] = set()
+        self._progress_due: dict[int, float] = {}  # by lease: when the next call of `progress()` is passed on
         self._reading = threading.Lock()
         self._coroutines: dict[int, asyncio.Task[None]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -146,8 +147,9 @@ class Hands:
         return lease_no in self._stopping
 
     def progress(self, lease_no: int) -> None:
-        if lease_no not in self._progressed and not self._channel.is_copy:
-            self._progressed.add(lease_no)
+        now = time.monotonic()
+        if now >= self._progress_due.get(lease_no, now) and not self._channel.is_copy:
+            self._progress_due[lease_no] = now + PROGRESS_EVERY_S
             self._channel.write(["progress", lease_no])
 
     def publish(self, name: str, fields: str) -> None:
@@ -181,8 +183,8 @@ class Hands:
         self._channel.write(message)
         if self._stopping:
             self._stopping.discard(lease_no)
-        if self._progressed:
-            self._progressed.discard(lease_no)
+        if self._progress_due:
+            self._progress_due.pop(lease_no, None)
 
     def _take(self, number: int) -> Job:
         """The job with this number: it is on its way at the latest. Those before it were taken back."""

@@ -95,6 +95,7 @@ class HandsPool:
         self._on_log = on_log
         self._on_broken = on_broken or (lambda _: None)
 
+        self.progress = 0  # rises whenever a task ends or says that it got further
         self._order = 0
         self._allowed_until = float("inf")
         self._leases: set[int] = set()  # given, and not reported yet
@@ -257,6 +258,9 @@ class HandsPool:
         self._changed.set()
         self._pump()
 
+    def on_progress(self) -> None:
+        self.progress += 1
+
     def on_gone(self, hands: Hands, how: str) -> None:
         self._put_back(hands.withdraw())
         self._trees.pop(hands, None)
@@ -315,6 +319,7 @@ class HandsPool:
 
     def _report(self, report: Report) -> None:
         self._leases.discard(report.lease_no)
+        self.progress += report.started
         if self._is_stopped:
             return
         try:

@@ -11,6 +11,7 @@ import asyncio
 import json
 import logging
 import os
+import random
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -21,6 +22,7 @@ from wolfpack.core import shapes
 from wolfpack.core.book import Book
 from wolfpack.core.book.state import decode_story, final_of_row
 from wolfpack.core.book.tasks import Keyed
+from wolfpack.core.book.units import LIVING
 from wolfpack.core.rows import Ledger, TaskRow
 from wolfpack.core.wire import Where, pack, read_claim, read_keeper_report, read_move, read_submit, read_turn
 from wolfpack.den.doors import door
@@ -33,6 +35,7 @@ from wolfpack.model import Needs, PackSpec, TaskState
 log = logging.getLogger("wolfpack.keeper")
 
 PARK_S = 5.0  # a watch without news is answered after so long
+ROSTER_MOST = 64
 ORDERS = ("wake", "sleep", "release", "recall")
 
 
@@ -50,6 +53,12 @@ class Keeper(Keeping):
         if not where.end:
             self._hold(unit, boot)
         return await self._placed(where)
+
+    async def roster(self) -> list[tuple[str, int]]:
+        """Awake units with their boots, to begin to gossip with; of many so many as are enough for it, at random."""
+        book = await self._ready()
+        awake = [(unit.id, unit.boot) for unit in book.units.values() if unit.readiness in LIVING]
+        return random.sample(awake, min(ROSTER_MOST, len(awake)))
 
     async def _placed(self, where: Where) -> bytes:
         commit_no = await self._durable()

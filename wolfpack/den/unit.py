@@ -20,6 +20,7 @@ from ray.exceptions import RayActorError, RayTaskError
 from wolfpack.core import errands as e
 from wolfpack.core.howls import Howl
 from wolfpack.core.member import Brain
+from wolfpack.core.membership_words import AlphaHeard, Load, Stalled, Status, StatusChanged
 from wolfpack.core.shapes import check_hunt, check_names, check_seconds, check_text, check_whole
 from wolfpack.core.wire import (
     Hunt,
@@ -35,12 +36,13 @@ from wolfpack.core.wire import (
 )
 from wolfpack.den.day_job import DayJob
 from wolfpack.den.doors import door
+from wolfpack.den.gossip import Advice, Gossip
 from wolfpack.den.handles import Handles, KeeperGone, PeerGone
 from wolfpack.den.hands_pool import HandsPool
 from wolfpack.den.names import MANY_CALLS, blob_folder
 from wolfpack.den.processes import collect_rarely
 from wolfpack.errors import Deposed, LedgerUnavailable, Malformed, SetupFailed
-from wolfpack.model import Card, Cause, DenSpec, Report
+from wolfpack.model import Card, Cause, DenSpec, Report, UnitSeen
 
 log = logging.getLogger("wolfpack.unit")
 
@@ -67,6 +69,8 @@ class UnitActor:
         self._events_out: list[tuple[str, str]] = []
         self._tasks: set[asyncio.Task[Any]] = set()
         self._timer: asyncio.TimerHandle | None = None
+        self._gossip: Gossip | None = None
+        self._alpha_told: tuple[str, int, str, int] | None = None
         self._running_told = False
         self._ending = False
         self.refused_calls = 0  # of others, that had not the shape they must have
@@ -115,9 +119,12 @@ class UnitActor:
             return
         self._brain = Brain(
             card=self._card, boot=self._boot, where=where, timing=self._spec.timing,
-            rng=random.Random(f"{self._card.unit}#{self._boot}#{os.getpid()}"), now=time.monotonic(),
+            rng=random.Random(f"{self._card.unit}#{self._boot}#{os.getpid()}"), now=time.monotonic(), gossip=True,
         )  # fmt: skip
+        self._gossip = Gossip(self._spec, self._card, self._boot, get_load=self._get_load, on_advice=self._on_advice)
+        self._gossip.start()
         self._carry_out(self._brain.start(time.monotonic()))
+        self._tell_alpha(self._brain)
         self._set_timer()
         self._spawn(self._watch_running())
 
@@ -140,6 +147,8 @@ class UnitActor:
             return
         self._ending = True
         log.info("%s (boot %d) ends: %s", self._card.unit, self._boot, reason)
+        if self._gossip is not None:
+            await self._gossip.leave()
         await self.clean_up()
         ray.kill(ray.get_runtime_context().current_actor, no_restart=True)
         await asyncio.sleep(2.0)
@@ -150,6 +159,8 @@ class UnitActor:
         self._ending = True
         if self._timer is not None:
             self._timer.cancel()
+        if self._gossip is not None:
+            self._gossip.stop()
         if self._day_job is not None:
             await self._day_job.stop()
         if self._pool is not None:
@@ -160,6 +171,7 @@ class UnitActor:
     def _step(self, event: e.Event) -> None:
         if self._brain is not None and not self._ending:
             self._carry_out(self._brain.step(time.monotonic(), event))
+            self._tell_alpha(self._brain)
 
     def _set_timer(self) -> None:
         if self._brain is not None and not self._ending:
@@ -222,8 +234,8 @@ class UnitActor:
                 pool.allow(until)
             case e.TakeBack(lease_nos=lease_nos):
                 pool.take_back(lease_nos)
-            case e.CancelJob(lease_no=lease_no, kill=kill, cause=cause):
-                pool.cancel(lease_no, kill=kill, cause=Cause(cause))
+            case e.CancelJob(lease_no=lease_no, kill=kill, cause=cause, text=text):
+                pool.cancel(lease_no, kill=kill, cause=Cause(cause), text=text)
             case e.Evict(grace_s=grace_s, reason=reason):
                 self._spawn(pool.evict(grace_s, reason))
             case e.LeaveDayJob(grace_s=grace_s):
@@ -241,11 +253,16 @@ class UnitActor:
 
     # --- calls to others ----------------------------------------------------------------------------------------
 
+    def _on_peer_gone(self, unit: str, boot: int) -> None:
+        self._step(e.UnitDied(unit=unit, boot=boot))
+        if self._gossip is not None:
+            self._gossip.hint_death(unit, boot)
+
     async def _howl_at(self, to: str, boot: int, howl: Howl) -> None:
         try:
             await self._handles.call(to, boot, "howl", pack(howl.to_wire()))
         except PeerGone:
-            self._step(e.UnitDied(unit=to, boot=boot))
+            self._on_peer_gone(to, boot)
         except RayActorError:
             pass
 
@@ -254,7 +271,7 @@ class UnitActor:
             data = await asyncio.wait_for(self._handles.call(to, boot, "hunt", pack(hunt)), HUNT_PARK_S + 2)
         except PeerGone:
             self._step(e.HuntFailed(n=hunt.n, reason="the alpha's process died"))
-            self._step(e.UnitDied(unit=to, boot=boot))
+            self._on_peer_gone(to, boot)
         except (RayActorError, RayTaskError, TimeoutError) as exc:
             self._step(e.HuntFailed(n=hunt.n, reason=str(exc)))
         else:
@@ -310,6 +327,37 @@ class UnitActor:
             log.info("%s declined a summons of %s: %s", unit, pack_name, reason)
             self._step(e.SummonsDeclined(unit=unit, reason=reason))
 
+    # --- gossip -------------------------------------------------------------------------------------------------
+
+    def _get_load(self) -> Load:
+        assert self._brain is not None
+        assert self._pool is not None
+        held = len(self._brain.leases.held)
+        return Load(
+            leases=held, queued=max(0, held - len(self._pool.started())), capacity=self._card.hands.concurrency,
+            progress=self._pool.progress,
+        )  # fmt: skip
+
+    def _tell_alpha(self, brain: Brain) -> None:
+        known = brain.leadership
+        if known is not None and known != self._alpha_told and self._gossip is not None:
+            self._alpha_told = known
+            self._gossip.tell_alpha(*known)
+
+    def _on_advice(self, advice: Advice) -> None:
+        match advice:
+            case StatusChanged(unit, boot, status):
+                if status is not Status.SUSPECT:
+                    self._step(e.ViewChanged(unit=unit, boot=boot, lives=status is Status.ALIVE))
+            case AlphaHeard(pack_name, term, alpha, boot):
+                self._step(e.AlphaTold(pack=pack_name, term=term, alpha=alpha, boot=boot))
+            case Stalled(unit, boot, stalled):
+                if (unit, boot) == (self._card.unit, self._boot):
+                    log.warning("%s %s.", unit, "makes no progress" if stalled else "goes on")
+                    self._step(e.StallJudged(stalled=stalled))
+            case _:
+                assert_never(advice)
+
     # --- hands and day job --------------------------------------------------------------------------------------
 
     def _on_report(self, report: Report) -> None:
@@ -364,6 +412,21 @@ class UnitActor:
         """Parked by the keeper: its end without an answer tells that this process died."""
         await asyncio.sleep(LIFELINE_S)
         return self._boot
+
+    @door
+    async def gossip(self, source: str, data: bytes) -> list[bytes]:
+        """A packet of another unit; the answer is what goes back to it."""
+        return self._gossip.hear(source, data) if self._gossip is not None else []
+
+    @door
+    async def gossip_sync(self, source: str, data: bytes) -> bytes:
+        return self._gossip.answer_sync(source, data) if self._gossip is not None else b""
+
+    async def view(self) -> tuple[list[UnitSeen], dict[str, int]]:
+        """What this unit thinks of all others, and counts of its gossip."""
+        if self._gossip is None:
+            return [], {"refused_calls": self.refused_calls}
+        return self._gossip.seen(), {**self._gossip.counts(), "refused_calls": self.refused_calls}
 
     @door
     async def howl(self, data: bytes) -> None:
