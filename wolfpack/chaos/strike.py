@@ -159,7 +159,8 @@ class Striker:
             case _:
                 thawed = [unit for unit in awake if unit.pid is not None and not self._freezer.is_frozen(unit.pid)]
                 others = [unit for unit in thawed if unit.role is not Role.ALPHA]
-                found = [unit for unit in thawed if unit in alphas] if fault.at_alpha or not others else others
+                at_alpha = fault.at_alpha or len(self._den.spec.cards) == 1
+                found = [unit for unit in thawed if unit in alphas] if at_alpha else others
                 if found and all(map(self._is_refused, found)):  # an alpha on another machine: then somebody else
                     found = others or found
         return choose([unit for unit in found if not self._is_refused(unit)] or found, fault.draw)
