@@ -130,6 +130,9 @@ class Prober(Bulletin):
     def _on_ack(self, now: float, number: int, sender: Sender, source: str) -> None:
         probe = self._probes.get(number)
         if probe is None:
+            relay = self._relays.pop(number, None)
+            if relay is not None:
+                self._send(relay.asker, write_head(self._mark, Kind.ACK, relay.number, self._sender))
             return
         direct = sender.unit == probe.unit or not probe.unit
         if not direct and source not in probe.asked:

@@ -1,0 +1,270 @@
+"""What the machine does: joins, probes, suspicions, hints, loads, stalls, alphas and the choice of a unit."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.core.herd_pump import RAY, Pump
+from wolfpack.core.membership import Membership
+from wolfpack.core.membership_words import (
+    LIFEGUARD,
+    SWIM,
+    AlphaSeen,
+    Leaving,
+    Load,
+    LoadChanged,
+    MembershipOptions,
+    PacketHeard,
+    SendPacket,
+    Stalled,
+    Status,
+    Ticked,
+)
+from wolfpack.core.packets import Kind, read_packet
+from wolfpack.core.suspicion import all_know_bound, time_to_dead_bound
+from wolfpack.core.view import Base, Member, View
+
+ALIVE, SUSPECT, LEFT, DEAD = Status.ALIVE, Status.SUSPECT, Status.LEFT, Status.DEAD
+FIVE = tuple(f"u-{i}" for i in range(5))
+
+
+def den(seed: int = 1, names: tuple[str, ...] = FIVE, **kind) -> Pump:
+    pump = Pump(seed, **kind)
+    pump.births(*names)
+    pump.run(2.0)
+    assert pump.agree()
+    return pump
+
+
+def kinds(pump: Pump, since: int = 0) -> list[Kind]:
+    return [read_packet(data, 1 << 20).kind for _, _, data in pump.sent[since:]]
+
+
+def test_units_that_are_given_one_address_find_all_others():
+    pump = Pump()
+    for name in FIVE:
+        pump.birth(name, knows=["u-0"])
+    pump.run_until(pump.agree, 5.0)
+    assert pump.units["u-4"].view.get("u-2").address == "U-2"
+
+
+def test_a_newcomer_is_known_to_a_den_of_a_hundred_soon():
+    names = tuple(f"u-{i}" for i in range(100))
+    pump = den(names=names)
+    pump.birth("new-1", knows=["u-7"])
+    assert pump.run_until(pump.agree, 5.0) < 2.0
+
+
+def test_an_idle_den_says_pings_and_acks_and_now_and_then_a_sync():
+    pump = den()
+    since, start = len(pump.sent), pump.now
+    pump.run(60.0)
+    said = kinds(pump, since)
+    assert set(said) == {Kind.PING, Kind.ACK, Kind.SYNC_ASK, Kind.SYNC_SAME}
+    assert len(said) / 5 / (pump.now - start) < 4.3
+
+
+@pytest.mark.parametrize("options", [MembershipOptions(), LIFEGUARD, SWIM], ids=["ours", "lifeguard", "swim"])
+@pytest.mark.parametrize("n", [2, 3, 5, 40])
+def test_a_crash_is_known_to_all_within_the_bound(options, n):
+    pump = den(names=tuple(f"u-{i}" for i in range(n)), options=options)
+    pump.crash("u-1")
+    first = pump.run_until(lambda: any(of.status is DEAD for _, _, of in pump.changes), 60.0)
+    rest = pump.run_until(pump.agree, 60.0)
+    if options == MembershipOptions():
+        assert first < time_to_dead_bound(RAY, n)
+        assert first + rest < all_know_bound(RAY, n)
+
+
+def test_nobody_is_suspected_where_nobody_fails_even_with_some_loss():
+    pump = den(names=tuple(f"u-{i}" for i in range(10)))
+    pump.loss = 0.03
+    pump.run(60.0)
+    assert [of for _, _, of in pump.changes if of.status is DEAD] == []
+
+
+def test_helpers_reach_a_unit_that_the_prober_cannot():
+    pump = den()
+    pump.cut = lambda source, to: {source, to} == {"u-0", "u-3"}
+    pump.run(30.0)
+    assert [of for _, _, of in pump.changes if of.status is not ALIVE] == []
+    assert Kind.PING_REQ in kinds(pump)
+
+
+def test_an_accuser_whose_helpers_heard_nothing_needs_no_news_for_a_short_suspicion():
+    pump = den(names=tuple(f"u-{i}" for i in range(10)))
+    pump.crash("u-1")
+    pump.run_until(lambda: any(u._suspicions for u in pump.units.values()), 5.0)
+    accuser = next(u for u in pump.units.values() if u._suspicions)
+    assert accuser._suspicions["u-1"].settled
+    assert accuser._suspicions["u-1"].deadline - pump.now == pytest.approx(1.0, abs=0.02)
+
+
+def test_a_hint_is_no_proof_but_makes_a_suspect_at_once():
+    pump = den()
+    pump.hint("u-0", "u-3")
+    assert pump.status("u-0", "u-3") is SUSPECT
+    pump.run_until(pump.agree, 2.0)
+    assert pump.units["u-3"].counter == 1
+    pump.crash("u-3")
+    assert pump.run_until(lambda: pump.all_see(DEAD, "u-3"), 10.0) < 4.0
+
+
+def test_a_hint_about_a_former_boot_is_ignored():
+    pump = den()
+    pump.crash("u-3")
+    pump.birth("u-3", boot=2, knows=["u-0"])
+    pump.run_until(pump.agree, 5.0)
+    unit = pump.units["u-0"]
+    assert [o for o in unit.step(pump.now, DeathHinted("u-3", 1)) if not isinstance(o, SendPacket)] == []
+
+
+def test_who_leaves_is_known_to_have_left_and_says_nothing_more():
+    pump = den()
+    pump.give("u-2", Leaving())
+    since = len(pump.sent)
+    pump.run(2.0)
+    assert [who for who, _, _ in pump.sent[since:] if who == "u-2"] == []
+    assert [pump.status(name, "u-2") for name in ("u-0", "u-1", "u-3", "u-4")] == [LEFT] * 4
+    assert pump.units["u-2"].step(pump.now, Ticked()) == []
+
+
+def test_a_late_tick_moves_deadlines_and_queued_packets_come_first():
+    base = Base(Member(name, name.upper(), 1) for name in FIVE)
+    unit = Membership(
+        me="u-0", boot=1, address="U-0", den="timber", timing=RAY, rng=random.Random(1), now=0.0, view=View(base)
+    )
+    ping = next(o for o in unit.step(unit.next_wake(), Ticked()) if isinstance(o, SendPacket))
+    late = unit.next_wake() + 30.0
+    unit.step(late, Ticked())
+    assert not unit.view.suspects
+    assert unit.health == 1
+    assert unit.next_wake() == pytest.approx(late + RAY.ack_s)
+    number = ping.data[7:11]
+    ack = (
+        ping.data[:6]
+        + bytes((Kind.ACK,))
+        + number
+        + bytes((2 + len(ping.to),))
+        + b"\x01\x00"
+        + ping.to.lower().encode()
+    )
+    unit.step(late + 0.001, PacketHeard(ping.to, ack))
+    assert unit.health == 0
+    unit.step(late + 10.0, Ticked())
+    assert not unit.view.suspects
+
+
+# --- load ----------------------------------------------------------------------------------------------------------
+
+
+def test_load_is_told_when_it_changed_and_at_most_once_a_second():
+    pump = den()
+    for i in range(50):
+        pump.give("u-1", LoadChanged(Load(leases=i, capacity=4, budgets=(("gpu", 0.5),))))
+        pump.run(0.1)
+    pump.run(2.0)
+    heard = pump.units["u-4"].load_of("u-1")
+    assert heard.leases == 49
+    assert heard.budgets == (("gpu", 0.5),)
+    assert heard.seq <= 7
+    since = len(pump.sent)
+    pump.give("u-1", LoadChanged(Load(leases=49, capacity=4, budgets=(("gpu", 0.5),))))
+    pump.run(3.0)
+    assert Kind.GOSSIP not in kinds(pump, since)
+
+
+def test_a_load_that_no_packet_carries_is_refused():
+    unit = den().units["u-0"]
+    for load in (Load(leases=-1), Load(progress=2**63), Load(budgets=(("x", float("nan")),) * 2),
+                 Load(budgets=tuple((f"{i}" * 200, 1.0) for i in range(9)))):  # fmt: skip
+        with pytest.raises(ValueError, match="load"):
+            unit.step(2.0, LoadChanged(load))
+
+
+def test_the_loads_of_others_reach_a_newcomer():
+    pump = den()
+    for name in FIVE:
+        pump.give(name, LoadChanged(Load(leases=3)))
+    pump.run(5.0)
+    pump.birth("new-1", knows=["u-0"])
+    pump.run_until(pump.agree, 5.0)
+    assert [pump.units["new-1"].load_of(name).leases for name in FIVE] == [3] * 5
+
+
+def test_a_unit_without_progress_is_stalled_for_all_when_three_saw_it_and_goes_on_when_it_moves():
+    pump = den(options=MembershipOptions(stall_s=5.0))
+    pump.give("u-2", LoadChanged(Load(leases=1, progress=7)))
+    pump.run(4.9)
+    assert pump.stalls == []
+    pump.run_until(lambda: len(pump.stalls) == 4, 10.0)
+    assert {(who, s) for who, s in pump.stalls} == {(who, Stalled("u-2", 1, True)) for who in set(FIVE) - {"u-2"}}
+    assert not any(pump.units["u-0"].best_unit({"u-2"}) for _ in range(9))
+    pump.stalls.clear()
+    pump.give("u-2", LoadChanged(Load(leases=1, progress=8)))
+    pump.run_until(lambda: len(pump.stalls) == 4, 3.0)
+    assert {s for _, s in pump.stalls} == {Stalled("u-2", 1, False)}
+
+
+def test_two_witnesses_are_not_enough():
+    pump = den(names=FIVE[:3], options=MembershipOptions(stall_s=2.0))
+    pump.give("u-2", LoadChanged(Load(leases=1)))
+    pump.run(30.0)
+    assert pump.stalls == []
+
+
+def test_an_idle_unit_is_never_stalled():
+    pump = den(options=MembershipOptions(stall_s=2.0))
+    pump.give("u-2", LoadChanged(Load(leases=0, progress=7)))
+    pump.run(20.0)
+    assert pump.stalls == []
+
+
+def test_the_better_of_two_gets_the_work_oneself_included():
+    pump = den(names=("u-0", "u-1"))
+    unit = pump.units["u-0"]
+    pump.give("u-0", LoadChanged(Load(leases=5, capacity=1)))
+    pump.give("u-1", LoadChanged(Load(leases=4, capacity=1)))
+    pump.run(3.0)
+    assert {unit.best_unit(lambda name: True) for _ in range(20)} == {"u-1"}
+    unit.sent("u-1", 3)
+    assert {unit.best_unit(lambda name: True) for _ in range(20)} == {"u-0"}
+    unit.confirmed("u-1", 3)
+    assert {unit.best_unit({"u-0", "u-1"}) for _ in range(20)} == {"u-1"}
+
+
+def test_only_those_that_fit_and_live_get_work():
+    pump = den()
+    unit = pump.units["u-0"]
+    assert unit.best_unit(lambda name: name == "u-3") == "u-3"
+    assert unit.best_unit({"u-3", "stranger"}) == "u-3"
+    assert unit.best_unit(lambda name: False) is None
+    pump.crash("u-3")
+    pump.run_until(pump.agree, 10.0)
+    assert unit.best_unit({"u-3"}) is None
+
+
+def test_stale_load_does_not_make_everybody_choose_the_same_unit():
+    pump = den(names=tuple(f"u-{i}" for i in range(10)))
+    for i, name in enumerate(pump.units):
+        pump.give(name, LoadChanged(Load(leases=i)))
+    pump.run(5.0)
+    chosen = [unit.best_unit(lambda name: True) for unit in pump.units.values() for _ in range(20)]
+    assert 15 < chosen.count("u-0") < 70
+    assert len(set(chosen)) > 5
+
+
+# --- alphas --------------------------------------------------------------------------------------------------------
+
+
+def test_the_latest_term_reaches_all_once_and_an_older_one_nobody():
+    pump = den()
+    pump.give("u-0", AlphaSeen("pack", 4, "u-0", 1))
+    pump.run(2.0)
+    assert sorted(who for who, heard in pump.alphas if heard.term == 4) == sorted(FIVE)
+    pump.give("u-1", AlphaSeen("pack", 3, "u-1", 1))
+    pump.run(2.0)
+    assert len(pump.alphas) == 5
+    assert pump.units["u-3"].alpha_of("pack").alpha == "u-0"
