@@ -12,6 +12,7 @@ from wolfpack.core.membership_words import (
     LIFEGUARD,
     SWIM,
     AlphaSeen,
+    DeathHinted,
     Leaving,
     Load,
     LoadChanged,
