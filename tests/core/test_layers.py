@@ -124,9 +124,14 @@ def test_the_shared_words_use_only_each_other(path: str) -> None:
     assert parts <= WORDS
 
 
-@pytest.mark.parametrize("path", files("wolfpack/den", "wolfpack/sim"))
+@pytest.mark.parametrize("path", ["wolfpack/aio_cluster.py", *files("wolfpack/den", "wolfpack/sim", "wolfpack/udp")])
 def test_drivers_do_not_use_the_faces(path: str) -> None:
     assert upward_faults(source_of(path), FACES) == []
+
+
+@pytest.mark.parametrize("path", ["wolfpack/aio_cluster.py", *files("wolfpack/udp")])
+def test_drivers_in_real_time_use_the_core_and_no_other_driver(path: str) -> None:
+    assert upward_faults(source_of(path), {"aio_cluster", "den", "sim"}) == []
 
 
 @pytest.mark.parametrize("path", files("packs", "examples"))

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import random
+import struct
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -24,6 +24,7 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
+from wolfpack.core.bulletin import check_load
 from wolfpack.core.membership import Membership
 from wolfpack.core.membership_words import (
     AddressesGiven,
@@ -44,7 +45,7 @@ from wolfpack.core.membership_words import (
     SyncAsked,
     Ticked,
 )
-from wolfpack.core.packets import BUDGETS_MOST, NAME_MOST, NUMBER_MOST
+from wolfpack.core.packets import NAME_MOST
 from wolfpack.errors import CallerError, unknown_name
 from wolfpack.model import PROFILES, Timing
 from wolfpack.udp.addresses import find_place, format_place, resolve, split_address
@@ -58,7 +59,6 @@ log = logging.getLogger(__name__)
 Change = StatusChanged | Stalled | AlphaHeard
 
 SEEDS_S = 2.0  # while no other unit is known to live, seeds are looked up and called so often
-BUDGET_NAME_MOST = 40  # bytes: a load has to fit a packet
 AFTER_A_BUG_S = 0.5
 
 
@@ -267,18 +267,14 @@ class UdpMember:
             CallerError: a number or name cannot be, or the member is not open.
         """
         self._must_be_open()
-        for name, number in {"leases": leases, "queued": queued, "capacity": capacity, "progress": progress}.items():
-            if type(number) is not int or not 0 <= number <= NUMBER_MOST:
-                raise CallerError(f"{name} is a whole number of at least 0, not {number!r}.")
-        named = tuple(sorted((budgets or {}).items()))
-        if len(named) > BUDGETS_MOST:
-            raise CallerError(f"A unit tells at most {BUDGETS_MOST} budgets, not {len(named)}.")
-        for name, left in named:
-            if not 0 < len(name.encode()) <= BUDGET_NAME_MOST or not math.isfinite(left):
-                raise CallerError(
-                    f"A budget is a name of 1 to {BUDGET_NAME_MOST} bytes and a number: {name!r}: {left!r}."
-                )
-        self._step(LoadChanged(Load(0, leases, queued, capacity, progress, named)))
+        if any(type(number) is not int for number in (leases, queued, capacity, progress)):
+            raise CallerError(f"A load counts in whole numbers, not {(leases, queued, capacity, progress)}.")
+        try:
+            load = Load(0, leases, queued, capacity, progress, tuple(sorted((budgets or {}).items())))
+            check_load(load)
+        except (ValueError, TypeError, AttributeError, OverflowError, struct.error) as exc:
+            raise CallerError(f"This load cannot be told: {exc}.") from exc
+        self._step(LoadChanged(load))
 
     def sent(self, unit: str, count: int = 1) -> None:
         """Work is on its way to this unit: `best_unit` counts it until `confirmed`."""
