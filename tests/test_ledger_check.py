@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
+import zlib
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from random import Random
 
+import msgpack
 import pytest
 
 from tests.ledger_rows import change, done, event, fixed, ghost, mutable, pack, submit, unit
+from wolfpack.core.book import Book, Instant
+from wolfpack.core.book.state import Task
 from wolfpack.core.rows import TaskRow, Writes
 from wolfpack.den.ledger_check import AHEAD, FEW_AHEAD, check, salvage
+from wolfpack.den.ledger_events import read_events
 from wolfpack.den.sqlite_ledger import SqliteLedger
 from wolfpack.errors import LedgerDamaged, LedgerError, LedgerHeld, LedgerMissing
+from wolfpack.model import Timing
 
 TASKS = 120
 PAGE = 4096
@@ -363,3 +370,140 @@ def test_salvage_writes_over_nothing(ledger_file: Path, tmp_path: Path) -> None:
 def test_salvage_of_nothing_says_so(tmp_path: Path) -> None:
     with pytest.raises(LedgerMissing):
         salvage(tmp_path / "timber.db", tmp_path / "saved.db")
+
+
+# --- what lies in its place, and what others wrote into it --------------------------------------------------------
+
+
+@pytest.mark.parametrize("left", [b"", b"x"])
+def test_P44_looking_at_an_emptied_file_does_not_cost_its_log(killed: Path, tmp_path: Path, left: bytes) -> None:
+    path = copy(killed, tmp_path / "timber.db")
+    path.write_bytes(left)
+    before = bytes_of(path)
+    assert "its log is there" in check(path)[0]
+    with pytest.raises(LedgerDamaged):
+        read_events(path)
+    with pytest.raises(LedgerDamaged):
+        SqliteLedger(path).open(create=True)
+    assert before == bytes_of(path)
+
+
+@pytest.mark.parametrize("suffix", ["", "-wal", "-shm", ".mark", ".lock", "-journal"])
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir], ids=["pipe", "folder"])
+def test_what_is_no_file_is_told_and_nobody_waits_for_it(
+    closed: Path, tmp_path: Path, suffix: str, make: Callable[[Path], None]
+) -> None:
+    path = copy(closed, tmp_path / "timber.db")
+    other = path.with_name(path.name + suffix)
+    other.unlink(missing_ok=True)
+    make(other)
+    for look in (check, read_events, lambda each: salvage(each, tmp_path / "saved.db")):
+        with pytest.raises(LedgerError, match=r"a folder|no regular file"):
+            look(path)
+    with pytest.raises(LedgerError, match=r"a folder|no regular file"):
+        SqliteLedger(path).open(create=True)
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "a\0b", "timber.db/in/a/file", "\udcff" * 200])
+def test_a_name_that_no_ledger_can_have_is_told(closed: Path, tmp_path: Path, name: str) -> None:
+    copy(closed, tmp_path / "timber.db")
+    for look in (check, read_events, lambda each: salvage(each, tmp_path / "saved.db")):
+        with pytest.raises(LedgerError):
+            look(tmp_path / name)
+    with pytest.raises(LedgerError):
+        SqliteLedger(tmp_path / name).open(create=False)
+
+
+def test_a_link_that_leads_to_itself_is_told(tmp_path: Path) -> None:
+    (tmp_path / "timber.db").symlink_to("timber.db")
+    with pytest.raises(LedgerError):
+        check(tmp_path / "timber.db")
+
+
+def test_a_mark_is_never_written_through_a_link(closed: Path, tmp_path: Path) -> None:
+    path = copy(closed, tmp_path / "timber.db")
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    (tmp_path / "timber.db.mark.new").symlink_to(victim)
+    read_all(path)
+    assert "mine" == victim.read_text()
+
+
+def rewrite(path: Path, table: str, change: Callable[[list[object]], object]) -> None:
+    """Puts another body, with a right checksum, into the first row of a table."""
+    with closing(sqlite3.connect(path)) as con, con:
+        rowid, body = con.execute(f"SELECT rowid, body FROM {table}").fetchone()
+        fields = msgpack.unpackb(body)
+        changed = change(fields)
+        body = msgpack.packb(fields if changed is None else changed)
+        crc = zlib.crc32(body, zlib.crc32(table.encode()))
+        con.execute(f"UPDATE {table} SET body = ?, crc = ? WHERE rowid = ?", (body, crc, rowid))
+
+
+def go_on(path: Path) -> None:
+    """As a keeper does, that is asked about the oldest tasks."""
+    ledger = SqliteLedger(path)
+    try:
+        Book(Timing(), Random(1)).load(Instant(0.0, 0.0), ledger.open(create=False))
+        for row in ledger.find_tasks(["ada:1", "ada:3"]):
+            Task.from_row(row)
+    finally:
+        ledger.close()
+
+
+def set_field(place: int, value: object) -> Callable[[list[object]], None]:
+    return lambda fields: fields.__setitem__(place, value)
+
+
+@pytest.mark.parametrize(
+    ("table", "change"),
+    [
+        ("book", lambda fields: 5),
+        ("book", set_field(2, "many")),
+        ("book", set_field(2, 2**64 - 1)),
+        ("client", lambda fields: fields[:1]),
+        ("pack", set_field(2, None)),
+        ("pack", set_field(2, -1)),
+        ("unit", set_field(2, 2**63)),
+        ("unit", set_field(9, "text")),
+        ("task", lambda fields: {}),
+        ("live", set_field(19, "story")),
+        ("event", set_field(1, "noon")),
+        ("ghost", lambda fields: []),
+    ],
+)
+def test_a_whole_row_of_another_shape_refuses_the_ledger(
+    closed: Path, tmp_path: Path, table: str, change: Callable[[list[object]], object]
+) -> None:
+    path = copy(closed, tmp_path / "timber.db")
+    rewrite(path, table, change)
+    assert [] != check(path)
+    with pytest.raises(LedgerDamaged):
+        SqliteLedger(path).open(create=False)
+    salvage(path, tmp_path / "saved.db")
+
+
+@pytest.mark.parametrize(
+    ("table", "change"),
+    [
+        ("pack", set_field(1, "no JSON")),
+        ("unit", set_field(1, '{"unit": 5}')),
+        ("unit", set_field(3, "flying")),
+        ("meta", set_field(1, "[" * 5000)),
+        ("live", set_field(2, '{"cpu": "much"}')),
+        ("live", set_field(19, b"\x91\x01")),
+        ("task", set_field(9, '{"deadline_at": "soon"}')),
+    ],
+)
+def test_what_no_keeper_wrote_is_told_by_check_and_refused_by_the_keeper(
+    closed: Path, tmp_path: Path, table: str, change: Callable[[list[object]], object]
+) -> None:
+    path = copy(closed, tmp_path / "timber.db")
+    with closing(sqlite3.connect(path)) as con, con:
+        con.execute("UPDATE meta SET name = 'described'")
+    rewrite(path, "meta", lambda fields: ["described", "{}"])
+    assert [] == check(path)
+    rewrite(path, table, change)
+    assert [] != check(path)
+    with pytest.raises(LedgerDamaged):
+        go_on(path)

@@ -8,7 +8,6 @@ that works, and how a keeper is born and ends, stands in `keeping.py`. Whatever 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 import random
@@ -20,7 +19,7 @@ import ray
 
 from wolfpack.core import shapes
 from wolfpack.core.book import Book
-from wolfpack.core.book.state import decode_story, final_of_row
+from wolfpack.core.book.state import Task, final_of_row
 from wolfpack.core.book.tasks import Keyed
 from wolfpack.core.book.units import LIVING
 from wolfpack.core.rows import Ledger, TaskRow
@@ -427,16 +426,16 @@ class Tether:
 
 
 def _letter(row: TaskRow) -> dict[str, Any]:
-    mutable = row.mutable
+    mutable, task = row.mutable, Task.from_row(row)
     return {
         "task_id": row.fixed.id,
         "pack": row.fixed.pack,
         "key": row.fixed.key,
-        "function": json.loads(row.fixed.options).get("name", ""),
-        "needs": json.loads(mutable.needs),
+        "function": task.options.name,
+        "needs": task.needs.to_plain(),
         "cause": mutable.cause,
         "text": mutable.text,
         "attempts": mutable.attempts,
         "ended_at": mutable.ended_at,
-        "story": decode_story(mutable.story),
+        "story": task.story,
     }

@@ -25,7 +25,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from wolfpack.core.book import UNREADABLE, Book, Instant
+from wolfpack.core.book import Book, Instant
 from wolfpack.core.book.state import Task
 from wolfpack.core.rows import EventRow, GhostRow, PackRow, TaskFixed, TaskMutable, UnitRow, Writes
 from wolfpack.den import ledger_format as form
@@ -101,8 +101,8 @@ def _content_faults(con: sqlite3.Connection, path: Path) -> list[str]:
         task = form.read_task(row)
         try:
             Task.from_row(task)
-        except UNREADABLE as exc:
-            found.append(f"task {task.fixed.id} says what no task can say: {exc}")
+        except LedgerDamaged as exc:
+            found.append(str(exc))
     try:
         Book(Timing(), Random(0)).load(Instant(0.0, 0.0), load(path)[1])
     except LedgerDamaged as exc:

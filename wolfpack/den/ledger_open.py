@@ -28,6 +28,8 @@ from wolfpack.model import FINAL_STATES
 # second. Of a larger ledger the live tasks, the counts and the small tables are, and a final task when it is read.
 ROWS_PROVED_BYTES = 32 << 20
 PAGES_PROVED_BYTES = 192 << 20
+# SQLite takes a file of one byte for an empty one, and removes the log beside an empty file as soon as anybody looks.
+EMPTY_BYTES = 1
 LEAST_ROW_BYTES = 8  # a row takes more
 
 
@@ -67,11 +69,11 @@ def is_there(path: Path) -> bool:
     """
     refuse_others(path)
     size = size_of(path)
-    if size:
+    if size is not None and size > EMPTY_BYTES:
         return True
     if size_of(beside(path, "-wal")):
         raise form.damaged(path, "the file is empty or gone, but its log is there")
-    if size == 0 and size_of(beside(path, ".mark")):
+    if size is not None and size_of(beside(path, ".mark")):
         raise form.damaged(path, "the file is empty, but the mark beside it tells of commits")
     return False
 
@@ -104,7 +106,7 @@ def create_file(path: Path) -> None:
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[sqlite3.Connection]:
     """A connection that reads file and log and changes neither; what SQLite put beside them is taken away again."""
-    refuse_others(path)
+    is_there(path)
     made = [beside(path, suffix) for suffix in ("-wal", "-shm") if size_of(beside(path, suffix)) is None]
     con = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, isolation_level=None)
     try:

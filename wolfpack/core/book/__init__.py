@@ -5,7 +5,7 @@ notes, makes them durable in one commit, and only then lets replies, orders and 
 and no clock, and the same rules run on Ray and in the simulator.
 """
 
-from wolfpack.core.book.book import UNREADABLE, Book
+from wolfpack.core.book.book import Book
 from wolfpack.core.book.state import Instant
 
-__all__ = ["UNREADABLE", "Book", "Instant"]
+__all__ = ["Book", "Instant"]

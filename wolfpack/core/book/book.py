@@ -11,7 +11,7 @@ from typing import Any
 
 from wolfpack.core.book.journal import Instruct, Journal, Recent
 from wolfpack.core.book.queue import Queue
-from wolfpack.core.book.state import Instant, Pack, Task, Unit, decode_story
+from wolfpack.core.book.state import UNREADABLE, Instant, Pack, Task, Unit
 from wolfpack.core.book.tasks import Ack, Keyed, TaskDesk, led_meta
 from wolfpack.core.book.terms import TermDesk
 from wolfpack.core.book.units import LIVING, UnitDesk
@@ -24,8 +24,6 @@ from wolfpack.plain import pack_to_json
 
 SIZE_MOST = 10_000
 CLOSED_META = "closed_packs"  # the ledger's note of packs that were drained by hand
-# What reading a row raises that is whole, but that no keeper wrote.
-UNREADABLE = (ValueError, TypeError, AttributeError, LookupError, RecursionError)
 
 
 class Book:
@@ -472,7 +470,7 @@ class Book:
         task = self.tasks.find(task_id)
         if task is not None:
             return list(task.story)
-        return list(decode_story(row.mutable.story)) if row is not None else []
+        return list(Task.from_row(row).story) if row is not None else []
 
     def replay(self, at: Instant, row: TaskRow, needs: Needs | None) -> None:
         """Queues a dead letter again.

@@ -12,8 +12,12 @@ import msgpack
 from wolfpack.core.retry import pinned_needs
 from wolfpack.core.rows import PackRow, TaskFixed, TaskMutable, TaskRow, UnitRow
 from wolfpack.core.wire import Final
+from wolfpack.errors import LedgerDamaged
 from wolfpack.model import PRIORITY_MOST, Card, Needs, PackSpec, Readiness, RetryPolicy, TaskState
 from wolfpack.plain import card_from_json, card_to_json, pack_from_json, pack_to_json, retry_from_plain
+
+# What reading a row raises that is whole, but that no keeper wrote.
+UNREADABLE = (ValueError, TypeError, AttributeError, LookupError, RecursionError)
 
 
 class Instant(NamedTuple):
@@ -93,6 +97,9 @@ def needs_to_json(needs: Needs) -> str:
     return json.dumps(needs.to_plain(), sort_keys=True)
 
 
+_START: tuple[Any, ...] = (int, int, str, int, str, (int, float), (int, float), str)  # fields of Attempt
+
+
 def encode_story(story: tuple[tuple[Any, ...], ...]) -> bytes:
     data: bytes = msgpack.packb(story, unicode_errors="surrogatepass")
     return data
@@ -104,10 +111,16 @@ def decode_story(data: bytes) -> tuple[tuple[Any, ...], ...]:
     Raises:
         ValueError: this is no story.
     """
+    if not data:
+        return ()
     try:
-        return tuple(map(tuple, msgpack.unpackb(data, unicode_errors="surrogatepass"))) if data else ()
+        story = tuple(map(tuple, msgpack.unpackb(data, unicode_errors="surrogatepass")))
     except TypeError as exc:
         raise ValueError(f"this is not the story of a task: {exc}") from exc
+    for start in story:
+        if len(start) != len(_START) or not all(isinstance(*pair) for pair in zip(start, _START, strict=True)):
+            raise ValueError(f"this is no start in the story of a task: {start!r:.80}")
+    return story
 
 
 @dataclass(slots=True)
@@ -212,6 +225,21 @@ class Task:
 
     @classmethod
     def from_row(cls, row: TaskRow) -> Task:
+        """The task that a row tells of.
+
+        Raises:
+            LedgerDamaged: no keeper wrote this row, whole as it is.
+        """
+        try:
+            return cls._from_row(row)
+        except UNREADABLE as exc:
+            raise LedgerDamaged(
+                f"The row of task {row.fixed.id} is whole and says what no task can say ({exc}): something else than "
+                "Wolf Pack wrote it. `wolfpack ledger check` tells more."
+            ) from exc
+
+    @classmethod
+    def _from_row(cls, row: TaskRow) -> Task:
         fixed, mutable = row
         task = cls(fixed, needs_from_json(mutable.needs))
         task.state = TaskState(mutable.state)
