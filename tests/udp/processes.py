@@ -84,9 +84,16 @@ class UnitProcess:
     # --- orders
 
     def order(self, do: str, **fields: Any) -> None:
+        self.write(json.dumps({"do": do, **fields}))
+
+    def write(self, line: str) -> None:
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps({"do": do, **fields}) + "\n")
+        self._process.stdin.write(line + "\n")
         self._process.stdin.flush()
+
+    def close_orders(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
 
     def ask(self, do: str) -> dict[str, Any]:
         before = len(self.said(do))
