@@ -6,9 +6,20 @@ from typing import Any
 
 import pytest
 
-from wolfpack.cli.render import Progress, cut, event_fields, event_text, seconds_text, status_text, summary_text, table
+from wolfpack.cli.render import (
+    Progress,
+    cut,
+    event_fields,
+    event_text,
+    health_text,
+    seconds_text,
+    status_text,
+    summary_text,
+    table,
+)
 from wolfpack.cli.tasks import parse_argument, parse_needs
 from wolfpack.events import PackScaled, Recorded, UnknownEvent
+from wolfpack.model import UnitSeen
 
 
 def test_a_table_has_numbers_right_and_texts_left() -> None:
@@ -62,6 +73,22 @@ def test_the_status_adds_up_in_words() -> None:
     assert "units: 1 of 2 awake" == lines[2]
     assert "  computing: nothing to do" in lines
     assert "NOT ADD UP" in status_text({**facts, "conservation": False}, 100.0, None)
+
+
+def test_health_tells_what_how_many_think_of_each_unit_and_who_does_not_answer() -> None:
+    def seen(unit: str, status: str, boot: int = 1, **load: int) -> UnitSeen:
+        return UnitSeen(unit=unit, boot=boot, status=status, **load)
+
+    views = {
+        "grey-2": [seen("grey-2", "alive", leases=1, queued=0, capacity=1, progress=7), seen("grey-10", "suspect")],
+        "grey-1": [seen("grey-2", "alive", leases=3, queued=2, capacity=1, progress=5), seen("grey-10", "dead")],
+        "grey-3": [seen("grey-2", "dead", boot=0), seen("grey-10", "dead")],
+        "grey-10": None,
+    }
+    lines = [line.split("  ") for line in health_text(views, None).splitlines()]
+    assert ["health: 3 views; grey-10 does not answer"] == lines[0]
+    assert ["grey-2", "1", "alive (2)", "1", "0", "1", "7"] == [part.strip() for part in lines[2] if part]
+    assert "dead (2), suspect (1)" in lines[3]
 
 
 def test_a_summary_is_told_in_words() -> None:

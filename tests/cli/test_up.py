@@ -70,6 +70,15 @@ def test_status_tells_packs_and_units(den: Path) -> None:
     assert ["grey-0", "grey-1"] == [unit["id"] for unit in facts["units"]]
 
 
+def test_status_tells_what_awake_units_think_of_each_other(den: Path) -> None:
+    start(den, "submit", "computing", "job_of_tests:add", "1", "--wait")  # somebody is awake
+    health = ask(den, "status", "--health")["health"]
+    for unit, seen in health.items():
+        assert "alive" == next(each["status"] for each in seen if each["unit"] == unit)
+    assert health
+    assert "alive (" in start(den, "status", "--health").stdout
+
+
 def test_a_result_is_printed_as_json(den: Path) -> None:
     done = start(den, "submit", "computing", "job_of_tests:add", "40", "--wait")
     assert (0, "42\n") == (done.returncode, done.stdout)

@@ -152,3 +152,12 @@ def hide_a_process() -> int:
     )
     done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, env={}, check=True)
     return int(done.stdout)
+
+
+def go_on_for(seconds: float, every_s: float) -> str:
+    """Works and says so."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        time.sleep(every_s)
+        wolfpack.current().progress()
+    return "got there"

@@ -194,17 +194,18 @@ def _end_owner(record: Record) -> str:
 @click.command(
     cls=Command, short_help="Show tasks, packs and units.", epilog="\b\nExample:\n  wolfpack status --json | jq .queued"
 )
+@click.option("--health", is_flag=True, help="Ask every awake unit, too, what it thinks of the others.")
 @file_option
 @address_option
 @json_option
-def status(file: str, address: str | None, as_json: bool) -> None:
+def status(health: bool, file: str, address: str | None, as_json: bool) -> None:
     """Shows the den that is up: its tasks, its packs with their latest plan, and its units."""
     from wolfpack import config
 
-    _show(config.load(file), address, as_json)
+    _show(config.load(file), address, as_json, health=health)
 
 
-def _show(spec: DenSpec, address: str | None, as_json: bool) -> None:
+def _show(spec: DenSpec, address: str | None, as_json: bool, *, health: bool = False) -> None:
     den, record = join(spec, address)
     with den:
         units = [
@@ -215,10 +216,13 @@ def _show(spec: DenSpec, address: str | None, as_json: bool) -> None:
             for unit in den.units()
         ]  # fmt: skip
         stats = den.stats()
+        views = den.views() if health else None
     facts = {
         "den": den.name, "address": record.address, "pid": record.pid, "started_at": record.started_at or None,
         "log": record.log, **stats, "units": units,
     }  # fmt: skip
+    if views is not None:
+        facts["health"] = views
     if as_json:
         print_json(facts)
     else:

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ import click
 
 if TYPE_CHECKING:
     from wolfpack.events import Recorded
+    from wolfpack.model import UnitSeen
 
 PLAIN_EVERY_S = 5.0  # a line of progress where there is no terminal
 BAR_WIDTH = 20
@@ -139,6 +141,38 @@ def status_text(facts: Mapping[str, Any], now: float, width: int | None) -> str:
             width,
         ),
     ]  # fmt: skip
+    if "health" in facts:
+        lines += ["", health_text(facts["health"], width)]
+    return "\n".join(lines)
+
+
+def health_text(views: Mapping[str, Sequence[UnitSeen] | None], width: int | None) -> str:
+    """What all awake units think of each: how many think so, and what the unit says of itself, as the newest has it."""
+    from wolfpack.model import natural_key
+
+    seen: dict[str, list[UnitSeen]] = {}
+    for view in views.values():
+        for each in view or ():
+            seen.setdefault(each.unit, []).append(each)
+    rows = []
+    for unit in sorted(seen, key=natural_key):
+        boot = max(each.boot for each in seen[unit])
+        newest = [each for each in seen[unit] if each.boot == boot]
+        thought = Counter(each.status for each in newest)
+        load = max(newest, key=lambda each: -1 if each.progress is None else each.progress)
+        rows.append(
+            (
+                unit, boot, ", ".join(f"{status} ({number})" for status, number in thought.most_common()),
+                load.leases, load.queued, load.capacity, load.progress,
+                sum(each.stalled for each in newest) or None,
+            )
+        )  # fmt: skip
+    silent = sorted((unit for unit, view in views.items() if view is None), key=natural_key)
+    lines = [
+        f"health: {counted(len(views) - len(silent), 'view')}"
+        + "".join(f"; {unit} does not answer" for unit in silent),
+        table(("unit", "boot", "thought", "leases", "queued", "capacity", "progress", "stalled"), rows, width),
+    ]
     return "\n".join(lines)
 
 
