@@ -59,6 +59,8 @@ LOAD_S = 2.0  # a packet costs a call: load is told half as often as where it co
 CALLS_TO_ONE = 8  # open ones; a unit that answers has one or two
 CALLS_MOST = 512  # open ones to all
 CALL_OLD_S = 30.0  # an open call so old is not counted any more; Ray may have lost its answer
+LEAST_TICK_S = 0.005
+FAILED_S = 0.5  # after an error of our own the next tick comes no sooner
 LOOK_UP_S = 5.0
 SYNC_S = 5.0
 SYNCS_MOST = 4  # at once
@@ -133,6 +135,7 @@ class Gossip:
         self._seeker: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = float("inf")
+        self._not_before = 0.0
         self._ended = False
         self.counters: Counter[str] = Counter()
 
@@ -234,13 +237,13 @@ class Gossip:
 
     def _set_timer(self) -> None:
         """A timer that comes too early looks again; only one that comes too late is set anew."""
-        at = self._machine.next_wake()
+        at = max(self._machine.next_wake(), self._not_before)
         if self._ended or at >= self._timer_at:
             return
         if self._timer is not None:
             self._timer.cancel()
         self._timer_at = at
-        delay_s = max(0.001, at - time.monotonic())
+        delay_s = max(LEAST_TICK_S, at - time.monotonic())
         self._timer = asyncio.get_running_loop().call_later(delay_s, self._on_timer)
 
     def _step(self, event: Event, source: str = "", back: list[bytes] | None = None) -> None:
@@ -255,6 +258,7 @@ class Gossip:
                     self._do(order)
         except Exception:
             self.counters["failed"] += 1
+            self._not_before = time.monotonic() + FAILED_S
             if self.counters["failed"] % 1000 == 1:
                 log.exception("The gossip of %s failed at %s.", self._me, type(event).__name__)
         self._set_timer()
