@@ -278,6 +278,14 @@ def _check_timing(document: Document, timing: Timing) -> None:
         document.add_fault(("election", "lease_s"), text)
 
 
+def _check_path(document: Document, file: Path) -> None:
+    try:
+        if file.is_dir():
+            document.add_fault(("ledger",), f"{dotted((file.name,))} is a folder; name a file in it")
+    except OSError as error:  # a name that is too long, a link that leads to itself
+        document.add_fault(("ledger",), f"no ledger can lie there: {error.strerror}")
+
+
 def _ledger(document: Document, den: DenFile, folder: Path) -> str:
     """The ledger's address with an absolute path, in the spelling of SQLAlchemy: `sqlite:////absolute/path`."""
     ledger = den.ledger if den.ledger is not None else f"{_SQLITE}.wolfpack/{den.den}.db"
@@ -290,8 +298,8 @@ def _ledger(document: Document, den: DenFile, folder: Path) -> str:
             document.add_fault(("ledger",), f"must name a file, such as {_SQLITE}.wolfpack/{den.den}.db")
         elif "?" in file:
             document.add_fault(("ledger",), "options after '?' have no meaning here")
-        elif (folder / file).is_dir():
-            document.add_fault(("ledger",), f"{dotted((file,))} is a folder; name a file in it")
+        else:
+            _check_path(document, folder / file)
         return _SQLITE + str(folder / file)
     known = f"{_SQLITE}file (beside this file), {_SQLITE}/absolute/file, or {_MEMORY}"
     if scheme in ("postgresql", "postgres") or scheme.startswith("postgresql+"):
