@@ -260,6 +260,9 @@ def test_a_crowd_that_connects_and_says_nothing_does_not_keep_out_who_has_someth
             crowd = [await asyncio.open_connection(*place) for _ in range(CALLERS_MOST + 10)]
             await until(counted(member, "callers_sent_away", 10), what="the oldest are sent away")
             assert CALLERS_MOST == len(member._transport._callers)
+            async with asyncio.timeout(WITHIN_S):
+                with contextlib.suppress(ConnectionResetError):
+                    assert b"" == await crowd[0][0].read()
             await still_well(member)
             assert 1 <= member.counters["callers_answered"]
             for _, writer in crowd:
@@ -310,6 +313,7 @@ def test_a_frame_as_large_as_allowed_goes_both_ways_and_one_byte_more_does_not()
             assert data[::-1] == answers[0]
             made.ask(to, data + b"x", answers.append)
             await until(lambda: counters["asks_failed"] == 1, what="it was not sent")
+            assert 0 == counters["frames_too_large"]
         assert 1 == len(answers)
 
     play(story())

@@ -359,7 +359,7 @@ class UdpMember:
         """Calls the seeds as long as nobody else lives here; their names are looked up again each time."""
         while self._seeds:
             if self._machine.view.living < 2:
-                found = [await resolve(host, port, self._family, SEEDS_S) for host, port in self._seeds]
+                found = await asyncio.gather(*(resolve(*seed, self._family, SEEDS_S) for seed in self._seeds))
                 self._counters["seeds_unknown"] += found.count(None)
                 addresses = [format_place(*place) for place in found if place is not None]
                 self._step(AddressesGiven(tuple((address, "", 0) for address in dict.fromkeys(addresses))))

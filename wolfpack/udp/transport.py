@@ -141,8 +141,8 @@ class Transport:
         self._closed = False
 
     async def start(self) -> None:
-        self._loop.add_reader(self._udp.fileno(), self.drain)
         self._server = await asyncio.start_server(self._on_caller, sock=self._ports.tcp, backlog=BACKLOG)
+        self._loop.add_reader(self._udp.fileno(), self.drain)
 
     async def close(self) -> None:
         """Nothing comes in or leaves any more."""
