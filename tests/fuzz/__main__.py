@@ -22,11 +22,12 @@ from tests.fuzz.cli import CommandLine
 from tests.fuzz.config import Config
 from tests.fuzz.fuzzer import Tally, campaign
 from tests.fuzz.ledger import LedgerBytes, LedgerRows
+from tests.fuzz.membership import Packets
 from tests.fuzz.packets import Howls, Messages
 
 DOORS: dict[str, Any] = {
     door.name: door
-    for door in (Messages, Howls, Config, LedgerBytes, LedgerRows, KeeperCalls, UnitCalls, CommandLine)
+    for door in (Messages, Howls, Packets, Config, LedgerBytes, LedgerRows, KeeperCalls, UnitCalls, CommandLine)
 }  # fmt: skip
 
 

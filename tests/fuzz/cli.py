@@ -29,7 +29,8 @@ WORDS = (
     "--follow", "--needs", "--key", "--priority", "--delay-s", "--wait", "--all", "--pack", "--min", "--max",
     "pack.yaml", "computing", "math:sqrt", "os:system", "job_of_tests:add", ":", "a:", ":b", "no.such:thing",
     "json:loads.x", "4", "1e999", "nan", "99999999999999999999", "{}", "[1", "[" * 3000, '{"a": NaN}', "x" * 5000,
-    "\udcff", "²", "\x1b[2J", "\u202e", "timber.db", "out.db", ".", "/", "/dev/null", "/proc/self/mem", "pipe", "folder", "link", "a/b/c",
+    "\udcff", "²", "\x1b[2J", "\u202e", "timber.db", "out.db", ".", "/", "/dev/null", "/proc/self/mem", "pipe",
+    "folder", "link", "a/b/c",
     "now.svg", "now.bmp", ".wolfpack/clitest.db", "bad.yaml", "127.0.0.1:1", "auto", "list", "show", "retry", "drop",
 )  # fmt: skip
 COMMANDS = (

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fuzz.fuzzer import campaign, deep
+from tests.fuzz.membership import Packets
 from tests.fuzz.packets import HOWL, ME, MESSAGES, Howls, Messages, pack_any
 from wolfpack.core import wire
 from wolfpack.core.howls import TERMS_AHEAD, Howl
@@ -48,6 +49,13 @@ def test_a_message_with_one_field_of_another_type_is_refused_or_read(data: st.Da
     fields[data.draw(st.integers(0, len(fields) - 1))] = data.draw(VALUES)
     with contextlib.suppress(Malformed):
         read(pack_any(tuple(fields)))
+
+
+def test_S38_spoiled_packets_of_membership_are_counted_and_no_living_unit_is_given_up() -> None:
+    tally = campaign(Packets(), 1, inputs=8)
+    print(tally)
+    assert not tally.failures, tally.told()
+    assert tally.refused > 4
 
 
 @pytest.mark.parametrize("kind", list(MESSAGES))
