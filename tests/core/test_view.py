@@ -76,6 +76,23 @@ def test_deaths_of_one_view_are_found_in_another_by_bits():
         other.newly_dead(1, one.dead_bits())
 
 
+def test_many_buried_at_once_are_as_each_put_by_itself():
+    base = base_of()
+    one, other = View(base), View(base)
+    for view in (one, other):
+        view.put(view.get("grey-4")._replace(counter=1))
+        view.put(view.get("grey-6")._replace(status=SUSPECT))
+    dead = [base.members[i] for i in (3, 4, 6, 19)]
+    assert [m.unit for m in one.bury(dead)] == ["grey-4"]
+    for i in (3, 6, 19):
+        other.put(base.members[i]._replace(status=DEAD))
+    assert list(one) == list(other)
+    assert (one.digest, one.living, one.suspects) == (other.digest, other.living, [])
+    assert one.settle()
+    assert other.settle()
+    assert one.base is other.base
+
+
 def test_bits_tell_nothing_of_a_unit_that_changed_otherwise():
     view = View(base_of())
     view.put(view.get("grey-4")._replace(counter=1))

@@ -33,6 +33,7 @@ from wolfpack.model import Timing
 
 BOOT_AHEAD = 1_000  # an incarnation further ahead of the known one is no news but an error, or worse
 COUNTER_AHEAD = 10_000
+MEMBERS_MOST = 100_000  # alive, dead and gone; beyond it no rumour of a further one is believed
 LOST_MOST = 64  # addresses of forgotten dead units that are still called now and then
 SYNC_GAP = 5  # x gossip_s: not more often is a view asked for because of some odd news
 MANY = 0.02  # of all units, within some probe periods: many fall
@@ -171,7 +172,11 @@ class Beliefs:
         except ValueError:
             self.counters["malformed"] += 1
             return
-        for unit, _, boot, counter, _ in dead:
+        rest = [member for member in dead if member.unit == self.me]
+        died = [member for member in dead if member.unit != self.me] if rest else dead
+        if died:
+            rest += self._learn_deaths(now, died)
+        for unit, _, boot, counter, _ in rest:
             self._on_claim(now, Record(unit, boot, counter, Status.DEAD), source, synced)
 
     def _on_claim(self, now: float, record: Record, source: str, synced: bool) -> None:
@@ -184,6 +189,9 @@ class Beliefs:
         if known is None:
             if not address and status <= Status.SUSPECT:
                 self._want_sync(now, source)
+                return
+            if len(self.view) >= MEMBERS_MOST:
+                self.counters["too_many_members"] += 1
                 return
             self._learn(now, None, Member(unit, address or "", boot, counter, status), accuser, "gossip")
             return
@@ -234,10 +242,32 @@ class Beliefs:
         if self._heal_at == NEVER:
             self._heal_at = now + self.options.heal_s * (0.5 + self._rng.random())
 
-    def _fell(self, now: float) -> None:
+    def _learn_deaths(self, now: float, members: list[Member]) -> list[Member]:
+        """`_learn` for many deaths that bits can tell; returns the others."""
+        rest = self.view.bury(members)
+        if rest:
+            left = {member.unit for member in rest}
+            members = [member for member in members if member.unit not in left]
+        times, view, tell = self._times(), self.view, self._news.tell
+        for unit, _, boot, counter, _ in members:
+            tell(Record(unit, boot, counter, Status.DEAD), view, times)
+            self._orders.append(StatusChanged(unit, boot, Status.DEAD, "gossip"))
+            if self.loads.known:
+                self.loads.forget(unit)
+                self._news.loads.drop(unit)
+            if self._suspicions.pop(unit, None) is not None:
+                self._set_due_suspicions()
+        self._wants_gossip(now)
+        self._fell(now, len(members))
+        self._settle_at = now + self.options.settle_s
+        if self._heal_at == NEVER:
+            self._heal_at = now + self.options.heal_s * (0.5 + self._rng.random())
+        return rest
+
+    def _fell(self, now: float, count: int = 1) -> None:
         """Counts who falls, and forgets it within a few probe periods."""
         fade = math.exp((self._level_at - now) / (4 * self.timing.probe_s))
-        self._level, self._level_at = self._level * fade + 1.0, now
+        self._level, self._level_at = self._level * fade + count, now
 
     def _many_fall(self, now: float) -> bool:
         if not self.options.hurry or self._level < 1.0:

@@ -31,29 +31,29 @@ Item = TypeVar("Item")
 class Queue(Generic[Item]):
     """News of one sort, at most one for each key, in tiers by how often they were told."""
 
-    __slots__ = ("_tier_of", "_tiers")
+    __slots__ = ("_tiers", "tier_of")
 
     def __init__(self) -> None:
         self._tiers: list[dict[str, Item]] = []
-        self._tier_of: dict[str, int] = {}
+        self.tier_of: dict[str, int] = {}
 
     def __len__(self) -> int:
-        return len(self._tier_of)
+        return len(self.tier_of)
 
     def put(self, key: str, item: Item) -> None:
         self.drop(key)
         if not self._tiers:
             self._tiers.append({})
         self._tiers[0][key] = item
-        self._tier_of[key] = 0
+        self.tier_of[key] = 0
 
     def drop(self, key: str) -> None:
-        tier = self._tier_of.pop(key, None)
+        tier = self.tier_of.pop(key, None)
         if tier is not None:
             del self._tiers[tier][key]
 
     def find(self, key: str) -> Item | None:
-        tier = self._tier_of.get(key)
+        tier = self.tier_of.get(key)
         return None if tier is None else self._tiers[tier][key]
 
     def fill(self, write: Callable[[Item], bool], times: int) -> int:
@@ -74,12 +74,12 @@ class Queue(Generic[Item]):
         for number, key, item in told:
             del self._tiers[number][key]
             if number + 1 >= times:
-                del self._tier_of[key]
+                del self.tier_of[key]
                 continue
             if number + 1 == len(self._tiers):
                 self._tiers.append({})
             self._tiers[number + 1][key] = item
-            self._tier_of[key] = number + 1
+            self.tier_of[key] = number + 1
         return len(told)
 
 
@@ -98,7 +98,8 @@ class News:
         self._dead: dict[int, set[str]] = {}  # stretch -> units whose death is in the queue
 
     def __bool__(self) -> bool:
-        return bool(self._stretches or self.health or self.loads or self.alphas or self.votes)
+        health, loads, alphas, votes = self.health, self.loads, self.alphas, self.votes
+        return bool(self._stretches or health.tier_of or loads.tier_of or alphas.tier_of or votes.tier_of)
 
     def tell(self, record: Record, view: View, times: int) -> None:
         """This is news. Where bits that say it are on their way, they go on for as long as it should."""
