@@ -22,6 +22,7 @@ from wolfpack.core.packets import Kind, Sender, den_mark, write_head, write_send
 from wolfpack.errors import CallerError, OperatorError, UnknownName
 from wolfpack.model import PROFILES
 from wolfpack.udp import Status, StatusChanged, UdpMember, transport
+from wolfpack.udp import member as udp_member
 from wolfpack.udp.addresses import find_place, format_place, split_address
 from wolfpack.udp.seal import Seal, Use
 from wolfpack.udp.transport import CALLERS_MOST, FRAME_MOST, Transport, open_ports
@@ -158,29 +159,59 @@ def test_a_network_that_takes_no_packets_for_a_while_costs_only_them(error: OSEr
     play(story())
 
 
-def test_a_bug_in_the_machine_costs_one_event_and_is_told(caplog):
+class Watched:
+    """A machine whose events are noted, and which can be broken."""
+
+    def __init__(self, member: UdpMember) -> None:
+        self.inner, self.events, self.broken = member._machine, [], False
+        member._machine = self  # type: ignore[assignment]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def step(self, now: float, event: object) -> list[Any]:
+        self.events.append(type(event).__name__)
+        if self.broken:
+            raise ZeroDivisionError
+        return self.inner.step(now, event)
+
+
+def test_a_bug_in_the_machine_costs_one_event_and_is_told(caplog, monkeypatch):
+    monkeypatch.setattr(udp_member, "AFTER_A_BUG_S", 0.05)
+
     async def story() -> None:
         async with a_member("a") as member:
-
-            class Broken:
-                def __getattr__(self, name: str) -> Any:
-                    return getattr(machine, name)
-
-                def step(self, now: float, event: object) -> list[Any]:
-                    raise ZeroDivisionError
-
-            machine = member._machine
-            member._machine = Broken()  # type: ignore[assignment]
+            machine = Watched(member)
+            machine.broken = True
+            await until(lambda: machine.events.count("Ticked") >= 3, what="it is ticked again after each failure")
             with gun() as sock:
                 sock.sendto(b"anything", split_address(member.address))
-            await until(lambda: member.counters["bugs"] >= 2, what="a packet and a tick failed")
-            member._machine = machine
+            await until(lambda: "PacketHeard" in machine.events, what="a packet is heard")
+            assert 4 <= member.counters["bugs"]
+            machine.broken = False
             async with a_member("honest", seeds=[member.address]) as honest:
                 await until(lambda: lives(honest, "a") and lives(member, "honest"), what="it goes on")
 
     play(story())
     assert "membership failed at PacketHeard" in caplog.text
     assert "ZeroDivisionError" in caplog.text
+
+
+def test_packets_that_wait_are_heard_before_a_tick_that_is_due():
+    """In whatever order the loop runs timers and readers: this one runs the timer first."""
+
+    async def story() -> None:
+        async with a_member("a", timing="fast") as member:
+            machine = Watched(member)
+            with gun() as sock:
+                for number in range(100):
+                    sock.sendto(bytes([number]), split_address(member.address))
+            time.sleep(0.5)
+            machine.events.clear()
+            member._on_timer()
+            assert ["PacketHeard"] * 100 == machine.events[:100]
+
+    play(story())
 
 
 # --- callers over TCP ---------------------------------------------------------------------------------------------
@@ -243,7 +274,7 @@ def test_callers_that_are_slow_silent_or_hang_up_end_at_the_deadline(monkeypatch
             dripping = asyncio.create_task(drip())
             await until(counted(member, "callers_too_slow", 2), what="silent and slow callers are sent away")
             assert 1 == member.counters["callers_broken"]
-            assert 0 == len(member._transport._callers)
+            await until(lambda: not member._transport._callers, what="nobody is left")
             dripping.cancel()
             await asyncio.gather(dripping, return_exceptions=True)
             await still_well(member)
@@ -296,7 +327,7 @@ def test_a_caller_that_never_reads_its_answer_ends_at_the_deadline(monkeypatch):
                 await asyncio.get_running_loop().sock_connect(caller, made._ports.tcp.getsockname())
                 caller.send(bytes([0, 0, 0, 1, 7]))
                 await until(lambda: counters["callers_too_slow"] == 1, what="it is sent away")
-                assert not made._callers
+                await until(lambda: not made._callers, what="nobody is left")
 
     play(story())
 

@@ -231,7 +231,7 @@ def test_a_reader_that_stops_reading_costs_lines_and_not_the_unit():
     mute = subprocess.Popen([*command, "--orders"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         assert mute.stdin is not None
-        mute.stdin.write(b'{"do": "best"}\n' * 12_000 + b'{"do": "load", "leases": 7}\n')
+        mute.stdin.write(b'{"do": "best"}\n' * 5_000 + b'{"do": "load", "leases": 7}\n')
         mute.stdin.flush()
 
         def told() -> bool:

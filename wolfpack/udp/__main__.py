@@ -34,7 +34,7 @@ from wolfpack.model import PROFILES
 from wolfpack.udp.addresses import split_address
 from wolfpack.udp.member import Change, KnownUnit, UdpMember
 
-LINES_MOST = 10_000  # that wait for their reader
+LINES_MOST = 2_000  # that wait for their reader
 LAST_LINES_S = 2.0
 
 

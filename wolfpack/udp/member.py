@@ -320,7 +320,7 @@ class UdpMember:
 
     def _on_timer(self) -> None:
         self._timer = None
-        self._transport.drain()  # what is queued comes before any deadline
+        self._transport.drain()  # what is queued comes before any deadline, also in loops that run timers first
         if self._state != "open":
             return
         if self._machine.next_wake() <= self._loop.time():
