@@ -182,11 +182,15 @@ def test_a_standstill_names_what_has_run_for_stall_s(stalled, running, expected)
     assert () == standstill.give_up((1, 2, 3), running)
 
 
-def stalls_told(units: int, options: MembershipOptions, *, goes_on: bool = False, seed: int = 1) -> set[str]:
+def stalls_told(
+    units: int, options: MembershipOptions, *, goes_on: bool = False, seed: int = 1, loss: float = 0.0
+) -> set[str]:
     """Who hears that u0 stalls (or that it goes on again), busy without progress for a minute."""
     pump = Pump(seed, options=options)
     pump.births(*(f"u{no}" for no in range(units)))
     pump.give("u0", LoadChanged(Load(leases=1, progress=4)))
+    pump.run(5.0)
+    pump.loss = loss
     pump.run(60.0)
     if goes_on:
         pump.stalls.clear()
@@ -198,6 +202,11 @@ def stalls_told(units: int, options: MembershipOptions, *, goes_on: bool = False
 @pytest.mark.parametrize("seed", range(10))
 def test_a_stalled_unit_hears_of_it_like_everybody_else(seed):
     assert {f"u{no}" for no in range(5)} == stalls_told(5, MembershipOptions(stall_s=20.0), seed=seed)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_stalled_unit_hears_of_it_where_a_fifth_of_all_packets_is_lost(seed):
+    assert {f"u{no}" for no in range(8)} == stalls_told(8, MembershipOptions(stall_s=20.0), seed=seed, loss=0.2)
 
 
 def test_a_unit_that_goes_on_is_known_to_go_on_to_itself_too():
