@@ -5,7 +5,17 @@ from __future__ import annotations
 import pytest
 
 from tests.core.succession_world import World, pack
-from wolfpack.core.succession import Arbiter, Claim, Crowned, PeerLost, ReleaseTerm, StepDown, TurnFailed
+from wolfpack.core.succession import (
+    Arbiter,
+    Claim,
+    Crowned,
+    DeposedBy,
+    Granted,
+    PeerLost,
+    ReleaseTerm,
+    StepDown,
+    TurnFailed,
+)
 from wolfpack.model import Role
 
 
@@ -166,6 +176,98 @@ def test_S34_a_lost_reply_to_a_claim_is_granted_once():
     world.cut.clear()
     world.run_until(lambda: world.leader() == "b", 2.5)
     assert [(unit, term) for _, unit, term in world.crowned] == [("c", 1), ("b", 2)]
+
+
+def test_S15_two_sides_of_equal_rank_heal_and_every_client_finds_the_one_alpha():
+    """Each side crowned one of the same lead in the same term; the id decides, and nobody goes on with the other."""
+    world = World(1, arbiter=Arbiter.ITSELF)
+    for name in ("a", "b", "y", "z"):
+        world.birth(name, lead=5)
+    world.cut |= {(one, other) for one in "ab" for other in "yz"} | {(other, one) for one in "ab" for other in "yz"}
+    world.run(3.0)
+    assert {"a": "b", "b": "b", "y": "z", "z": "z"} == {name: u.machine.alpha for name, u in world.units.items()}
+    assert 1 == len({unit.machine.term for unit in world.units.values()})
+    world.cut.clear()
+    world.run_until(lambda: world.leader() == "z", 2.0)
+
+
+def test_S18_without_a_keeper_terms_start_again_and_still_one_leads():
+    """Nothing is kept, so nothing can be overwritten; with a keeper the ledger keeps the term."""
+    world = pack("a", "b", "c", arbiter=Arbiter.ITSELF)
+    for name in "abc":
+        world.birth(name)
+    world.run_until(lambda: world.leader() == "c", 2.0)
+    assert {2} == {unit.peer.boot for unit in world.units.values()}
+
+
+def test_S18_all_units_restart_at_once_and_the_term_goes_on():
+    world = pack("a", "b", "c")
+    for name in "abc":
+        world.birth(name)
+    world.run_until(lambda: world.leader() == "c", 3.0)
+    assert (2, ("c", 2)) == (world.keeper.term, world.keeper.grants[2])
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_S22_rivals_whose_claims_are_lost_do_not_hold_each_other_up_for_ever(seed: int):
+    """The keeper is deaf to all for ten silences; then one leads within the bound of L1."""
+    world = pack("a", "b", "c", "d", seed=seed)
+    world.crash("d")
+    world.cut |= {("keeper", name) for name in "abc"} | {(name, "keeper") for name in "abc"}
+    world.run(10.0)
+    world.cut.clear()
+    world.run_until(lambda: world.leader() is not None, 6.0)
+
+
+def test_S25_of_ten_thousand_claims_on_one_term_one_is_granted():
+    keeper = World(1).keeper
+    answers = [keeper.claim(0.0, 0, (f"u-{number}", 1)) for number in range(10_000)]
+    assert 1 == sum(isinstance(answer, Granted) for answer in answers)
+    assert {1: ("u-0", 1)} == keeper.grants
+
+
+def test_S27_a_grant_that_arrives_at_the_next_boot_of_its_claimant_crowns_nobody():
+    world = pack("a", "b")
+    world.crash("b")
+    world.cut |= {("keeper", "a")}
+    world.run_until(lambda: world.keeper.alpha == ("a", 1), 1.0)
+    reborn = world.birth("a")
+    world.inject(reborn, Granted(world.keeper.term))
+    assert Role.ALPHA is not reborn.machine.role
+    world.cut.clear()
+    world.run_until(lambda: world.leader() == "a", 3.0)
+    assert (3, ("a", 2)) == (world.keeper.term, world.keeper.alpha)
+
+
+def test_S35_two_units_split_and_healed_have_one_alpha():
+    world = pack("a", "b")
+    world.isolate("b", keeper=True)
+    world.run_until(lambda: world.keeper.alpha == ("a", 1), 3.0)
+    world.run(5.0)
+    assert Role.ALPHA is not world.units["b"].machine.role
+    world.cut.clear()
+    world.run_until(lambda: world.leader() == "a", 2.0)
+
+
+def test_S35_without_a_keeper_each_half_leads_itself_and_one_leads_after_the_heal():
+    world = pack("a", "b", arbiter=Arbiter.ITSELF)
+    world.isolate("b")
+    world.run(5.0)
+    assert {"a": "a", "b": "b"} == {name: unit.machine.alpha for name, unit in world.units.items()}
+    world.cut.clear()
+    world.run_until(lambda: world.leader() is not None, 2.0)
+
+
+def test_S36_a_keeper_that_is_away_between_grant_and_turn_still_refuses_the_old_term():
+    world = pack("a", "b")
+    world.isolate("b", keeper=True)
+    world.run_until(lambda: world.keeper.alpha == ("a", 1), 3.0)
+    world.keeper_up = False
+    world.run(0.5)
+    world.keeper_up = True
+    assert isinstance(world.keeper.turn(world.now, 1, ("b", 1), world.now), DeposedBy)
+    world.cut.clear()
+    world.run_until(lambda: world.leader() == "a", 3.0)
 
 
 def test_without_a_keeper_a_usurper_that_returns_leads_a_healthy_pack():
