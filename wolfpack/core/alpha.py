@@ -117,8 +117,8 @@ class Alpha:
         follower = self._followers.get(hunt.unit)
         if follower is None or hunt.boot > follower.boot:
             follower = self._followers[hunt.unit] = Follower(hunt.boot)
-        if hunt.boot < follower.boot:
-            return [self._empty(hunt)]
+        if hunt.boot < follower.boot:  # a process that nobody wants: as of one that leads nobody, so that it rests
+            return [AnswerHunt(unit=hunt.unit, n=hunt.n, reply=HuntReply(0, None, 0, hunt.n))]
         carried = [turn.reports for turn in self._open.values()]
         for report in hunt.settled:
             follower.on_way.pop(report.lease_no, None)

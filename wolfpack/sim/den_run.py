@@ -107,7 +107,10 @@ class Run:
 
     def __init__(self, plan: DenPlan) -> None:
         self.plan = plan
-        self.world = World(cards=plan.cards, packs=plan.packs, seed=plan.seed, timing=plan.timing, birth_s=plan.birth_s)
+        self.world = World(
+            cards=plan.cards, packs=plan.packs, seed=plan.seed, timing=plan.timing, birth_s=plan.birth_s,
+            gossips=plan.gossips,
+        )  # fmt: skip
         for batch in plan.batches:
             self.world.kernel.at_us(batch.at_us, self._submit, batch)
         self.trouble = Trouble(self.world, plan.faults)

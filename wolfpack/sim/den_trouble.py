@@ -26,11 +26,10 @@ class Trouble:
     def __init__(self, world: World, faults: Sequence[Fault]) -> None:
         self._world = world
         self._weather: list[Fault] = []
-        self._start_us = world.kernel.now_us
         self.happened = 0
         self.ended = False
         for fault in faults:
-            world.kernel.at_us(self._start_us + fault.at_us, self._begin, fault)
+            world.kernel.at_us(fault.at_us, self._begin, fault)
 
     def end(self) -> None:
         """Faults stop: whatever is still to come does not."""

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple, assert_never
 
+from wolfpack.errors import unknown_name
 from wolfpack.sim.kernel import US, to_us
 
 KEEPER = "keeper"  # the keeper's end of the network
@@ -106,7 +107,7 @@ _CLOCKS = {K.CLOCK_RATE: 2, K.CLOCK_JUMP: 2, K.KEEPER_JUMP: 1}
 _KEEPER = {
     K.KEEPER_CRASH: 2, K.KEEPER_PAUSE: 2, K.KEEPER_SLOW: 1, K.REPLY_LOST: 3, K.COMMIT_FAILS: 1, K.TWO_KEEPERS: 2,
 }  # fmt: skip
-_BOOTS = {K.FALSE_DEATH: 3, K.OLD_BOOT: 3, K.CRASH: 1}
+_BOOTS = {K.FALSE_DEATH: 3, K.OLD_BOOT: 3}
 _PERSONS = {K.WAKE: 1, K.SLEEP: 2, K.RELEASE: 1, K.RECALL: 2, K.SCALE: 2, K.CANCEL: 2}
 
 # name -> how often each kind comes, against the others
@@ -132,8 +133,10 @@ def draw_faults(
     """A schedule of faults from this menu, one in `every_s` at the mean; all end before `seconds`.
 
     Raises:
-        KeyError: there is no such menu.
+        UnknownName: there is no such menu.
     """
+    if menu not in MENUS:
+        raise unknown_name("menu", menu, MENUS)
     kinds, weights = list(MENUS[menu]), list(MENUS[menu].values())
     faults: list[Fault] = []
     at_s = rng.expovariate(1.0 / every_s) if kinds else seconds

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from wolfpack.errors import CallerError, unknown_name
 from wolfpack.model import PROFILES, Card, Nature, Offer, PackSpec, RetryPolicy, Timing
 from wolfpack.plain import card_from_json, card_to_json, pack_from_json, pack_to_json
 from wolfpack.sim.faults import Fault, FaultKind, draw_faults
@@ -87,9 +88,9 @@ class DenPlan:
         Raises:
             ValueError: it is no plan, or one of another version.
         """
+        if isinstance(plain, Mapping) and plain.get("version", VERSION) != VERSION:
+            raise ValueError(f"this plan has version {plain['version']}; this wolfpack reads version {VERSION}")
         try:
-            if plain["version"] != VERSION:
-                raise ValueError(f"it has version {plain['version']}, and this wolfpack reads version {VERSION}")
             return cls(
                 seed=int(plain["seed"]),
                 seconds=float(plain["seconds"]),
@@ -101,7 +102,7 @@ class DenPlan:
                 batches=tuple(_read_batch(each) for each in plain["batches"]),
                 faults=tuple(Fault.from_plain(each) for each in plain["faults"]),
             )
-        except (KeyError, TypeError, AttributeError) as exc:
+        except (KeyError, TypeError, AttributeError, ValueError) as exc:
             raise ValueError(f"this is no plan of a simulated den: {type(exc).__name__}: {exc}") from exc
 
 
@@ -139,11 +140,13 @@ def draw_plan(
         busy: how much work, against the usual.
 
     Raises:
-        KeyError: there is no such menu or profile.
-        ValueError: a number makes no sense.
+        UnknownName: there is no such menu or profile.
+        CallerError: a number makes no sense.
     """
+    if isinstance(profile, str) and profile not in PROFILES:
+        raise unknown_name("profile", profile, PROFILES)
     if not (seconds > 0 and (units is None or units >= 1) and 0 <= crash <= 1 and 0 <= loss < 1 and every_s > 0):
-        raise ValueError(
+        raise CallerError(
             f"A den needs seconds > 0, units >= 1, crash from 0 to 1, loss below 1, every_s > 0; not "
             f"{seconds}, {units}, {crash}, {loss}, {every_s}."
         )

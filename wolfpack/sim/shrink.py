@@ -19,31 +19,32 @@ from wolfpack.sim.kernel import US
 from wolfpack.sim.plan import Batch, DenPlan, Draft
 
 Item = TypeVar("Item")
-TRIALS_MOST = 200
 BREATH_S = 1.0  # the faults stop so long after the last of them
 
 
-def shrink(plan: DenPlan, result: DenResult, *, within_s: float = 60.0) -> tuple[DenPlan, DenResult]:
-    """The smallest plan found within so many seconds of real time, and what came of it.
+def shrink(plan: DenPlan, result: DenResult, *, within_s: float = 60.0, trials: int = 200) -> tuple[DenPlan, DenResult]:
+    """The smallest plan found, and what came of it.
 
     Args:
         plan: one that broke a promise.
         result: what came of it; its `violation` says which promise.
+        within_s: real seconds after which the smallest plan so far will do.
+        trials: so many runs will do.
 
     Raises:
         ValueError: no promise was broken.
     """
     if result.violation is None:
         raise ValueError("There is nothing to shrink: this run kept all promises.")
-    return _Shrinking(plan, result, result.violation.promise, within_s).run()
+    return _Shrinking(plan, result, result.violation.promise, within_s, trials).run()
 
 
 class _Shrinking:
-    def __init__(self, plan: DenPlan, result: DenResult, promise: str, within_s: float) -> None:
+    def __init__(self, plan: DenPlan, result: DenResult, promise: str, within_s: float, trials: int) -> None:
         self.plan, self.result = plan, result
         self._promise = promise
         self._end = time.monotonic() + within_s
-        self._trials = 0
+        self._trials = trials  # left
 
     def run(self) -> tuple[DenPlan, DenResult]:
         self._end_early()
@@ -54,9 +55,9 @@ class _Shrinking:
 
     def _try(self, plan: DenPlan) -> bool:
         """Whether this plan breaks the same promise; if so it is the one to go on with."""
-        if self._trials >= TRIALS_MOST or time.monotonic() > self._end:
+        if self._trials <= 0 or time.monotonic() > self._end:
             return False
-        self._trials += 1
+        self._trials -= 1
         result = play(plan)
         if result.violation is None or result.violation.promise != self._promise:
             return False
