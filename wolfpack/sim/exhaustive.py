@@ -57,7 +57,7 @@ class Bounds:
     states: give up after so many; the search is then not complete.
     """
 
-    alarms: int = 2
+    alarms: int = 1
     leaves: int = 0
     hints: int = 0
     births: int = 0
@@ -174,14 +174,14 @@ class Search:
                     return number
         return None
 
-    def _add(self, state: State, parent: int, slot: int, move: Move) -> None:
+    def _add(self, state: State, parent: int, slot: int, move: Move) -> bool:
         """Takes a state in, unless one that is known covers it: the same parts, and no less was said or is left."""
         alike = self._alike.setdefault((state.processes, state.keeper), [])
         said, left = state.said, state.left
         for number in alike:
             known = self.states[number]
             if said | known.said == known.said and all(map(le, left, known.left)):
-                return
+                return False
         for number in alike[:]:
             known = self.states[number]
             if said | known.said == said and all(map(le, known.left, left)):
@@ -193,6 +193,7 @@ class Search:
         self._parents.append((parent, slot, move))
         self._covered.append(0)
         self.states.append(state)
+        return True
 
     def _successors(self, at: int) -> list[tuple[int, Move, State]]:
         raise NotImplementedError
@@ -302,19 +303,22 @@ class Cover(Search):
         self._may_leave = bounds.leaves > 0
         super().__init__(replace(bounds, alarms=0, leaves=0))
 
-    def _add(self, state: State, parent: int, slot: int, move: Move) -> None:
+    def _add(self, state: State, parent: int, slot: int, move: Move) -> bool:
         """Takes a state in; joined, it adds what was said to the one that is known with the same keeper."""
         key = state.processes, state.keeper, state.left
-        number = self._whole.get(key)
-        if number is None or not self._joined:
-            self._whole[key] = len(self.states)
-            super()._add(state, parent, slot, move)
-            return
+        number = self._whole.get(key) if self._joined else None
+        if number is None:
+            added = super()._add(state, parent, slot, move)
+            if added:
+                self._whole[key] = len(self.states) - 1
+            return added
         said = self.states[number].said
-        if state.said | said != said:
-            self.states[number] = state._replace(said=state.said | said)
-            self._covered[number] = 0
-            self._queues[self._all_left - sum(state.left)].append(number)
+        if state.said | said == said:
+            return False
+        self.states[number] = state._replace(said=state.said | said)
+        self._covered[number] = 0
+        self._queues[self._all_left - sum(state.left)].append(number)
+        return True
 
     def _successors(self, at: int) -> list[tuple[int, Move, State]]:
         """The processes say all they can say; then the keeper moves."""

@@ -188,7 +188,7 @@ class Desk:
     def _note_grant(self, term: int, unit: str, boot: int) -> None:
         grants = self.chronicle.grants
         if term <= len(grants):
-            known = grants[term - 1]
+            known = grants[term - 1] if term > 0 else None
             must(known == (unit, boot), "I4", f"term {term} was granted to {known} and to {(unit, boot)}")
             return
         must(term == len(grants) + 1, "I2", f"term {term} was granted after term {len(grants)}")
