@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 from collections.abc import Iterator
@@ -10,10 +11,11 @@ from typing import Any
 import pytest
 
 from tests.core.book_desk import den
-from tests.fuzz.calls import CALLS, KeeperCalls, UnitCalls
+from tests.fuzz.calls import CALLS, UNIT_CALLS, KeeperCalls, UnitCalls
 from tests.fuzz.fuzzer import campaign, deep
 from tests.fuzz.keeper import Den
 from tests.fuzz.packets import ITEM, REPORT, SUBMIT
+from tests.fuzz.unit import BareUnit
 from tests.ray.support import DenMaker
 from wolfpack.core.howls import TERMS_AHEAD
 from wolfpack.core.wire import Claim, Hunt, pack
@@ -184,6 +186,29 @@ def test_refused_calls_are_counted_and_only_now_and_then_told(bare: Den, caplog:
     with caplog.at_level(logging.WARNING, logger=doors.log.name):
         assert 1200 == bare.run(send(1200))
     assert 2 == sum(record.name == doors.log.name for record in caplog.records)
+
+
+@pytest.mark.parametrize("method", list(UNIT_CALLS))
+def test_a_unit_refuses_arguments_of_another_kind_and_counts_them(method: str) -> None:
+    unit = BareUnit(leads=True)
+    good = UNIT_CALLS[method]
+
+    async def call_all() -> None:
+        for place in range(len(good)):
+            for weird in (None, -1, 1.5, "", "\ud800" * 600, b"\xc1", [[]], {}, object()):
+                args = [*good[:place], weird, *good[place + 1 :]]
+                before = unit.refused_calls
+                try:
+                    await asyncio.wait_for(getattr(unit, method)(*args), 0.01)
+                except Malformed:
+                    assert unit.refused_calls == before + 1
+                except TimeoutError:
+                    pass
+                else:  # some are good: a text for a reason, seconds that are none too many
+                    assert isinstance(weird, (str, float)), (args, weird)
+        unit.live_on(1.0)
+
+    asyncio.run(call_all())
 
 
 def test_on_ray_too_spoiled_calls_are_refused_and_the_den_goes_on(make_den: DenMaker) -> None:
