@@ -284,7 +284,9 @@ def test_callers_that_are_slow_silent_or_hang_up_end_at_the_deadline(monkeypatch
     play(story())
 
 
-def test_a_crowd_that_connects_and_says_nothing_does_not_keep_out_who_has_something_to_ask():
+def test_a_crowd_that_connects_and_says_nothing_does_not_keep_out_who_has_something_to_ask(monkeypatch):
+    monkeypatch.setattr(transport, "EXCHANGE_S", 2 * WITHIN_S)
+
     async def story() -> None:
         async with a_member() as member:
             place = split_address(member.address)
@@ -346,6 +348,27 @@ def test_a_frame_as_large_as_allowed_goes_both_ways_and_one_byte_more_does_not()
             await until(lambda: counters["asks_failed"] == 1, what="it was not sent")
             assert 0 == counters["frames_too_large"]
         assert 1 == len(answers)
+
+    play(story())
+
+
+def test_an_ask_waits_for_a_port_that_opens_in_time():
+    async def story() -> None:
+        late = await open_ports("127.0.0.1", 0)
+        late.close()
+        counters: Counter[str] = Counter()
+        answers: list[bytes] = []
+        async with a_transport(lambda source, data: None, counters) as made:
+            made.ask(format_place(late.host, late.port), b"are you there?", answers.append)
+            await asyncio.sleep(0.05)
+            assert 1 == len(made._asks)
+            server = Transport(
+                await open_ports(late.host, late.port), Seal(None, DEN), counters, on_packet=lambda source, data: None,
+                on_ask=lambda source, data: b"yes",
+            )  # fmt: skip
+            await server.start()
+            await until(lambda: answers == [b"yes"], what="it is answered")
+            await server.close()
 
     play(story())
 
@@ -486,6 +509,7 @@ def test_changes_come_in_order_and_a_callback_that_raises_or_asks_back_harms_nob
             assert 2 == len(seen)
 
     play(story())
+    assert "a callback failed at StatusChanged" in caplog.text
     assert "a bad callback" in caplog.text
 
 
