@@ -7,23 +7,28 @@ again.
 
 from __future__ import annotations
 
-import sys
-import time
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from wolfpack.cli.common import FAILED, Commands, json_option
-from wolfpack.cli.render import counted, print_json
+from wolfpack.cli.render import print_json
+from wolfpack.cli.sim_reports import (
+    progress,
+    report_den,
+    report_failover,
+    report_herd,
+    report_lifeguard,
+    report_sweep,
+)  # fmt: skip
+from wolfpack.errors import CallerError, unknown_name
 
 if TYPE_CHECKING:
-    from wolfpack.sim.failover import FailoverResult
-    from wolfpack.sim.herd import HerdResult
-    from wolfpack.sim.lifeguard import LifeguardResult
+    from wolfpack.sim.den_run import DenResult
+    from wolfpack.sim.sweep import SweepResult
 
-STORY_LINES = 10
-PROGRESS_S = 5.0
+DEN_MOST = 24  # units: with faults, so small a herd is run as a whole den too, with keeper, tasks and clients
 
 
 @click.group(
@@ -31,7 +36,7 @@ PROGRESS_S = 5.0
     invoke_without_command=True,
     short_help="Try failure in virtual time: thousands of units, no Ray.",
     epilog="\b\nExamples:\n  wolfpack sim --units 1000 --crash 0.2 --picture crash.png\n"
-    "  wolfpack sim --units 50 --seconds 120 --faults network,pauses --seed 7\n"
+    "  wolfpack sim --units 7 --seconds 120 --faults all --seed 7\n"
     "  wolfpack sim failover --crashes 1000\n  wolfpack sim lifeguard --quick",
 )
 @click.option("--units", default=50, show_default=True, type=click.IntRange(2, 10_000), help="How many.")
@@ -39,13 +44,13 @@ PROGRESS_S = 5.0
 @click.option("--seed", default=0, show_default=True, type=int, help="Same seed, same run.")
 @click.option("--crash", default=0.0, type=float, help="This share crashes at once, after a sixth of the time.")
 @click.option("--loss", default=0.0, type=float, help="This share of all packets is lost.")
-@click.option("--faults", default="", help="Menus of random faults, with commas; `all` for all. See docs/simulator.md.")
+@click.option("--faults", "menu", default="", help="A menu of random faults, or all. See docs/simulator.md.")
 @click.option("--profile", default="ray", show_default=True, help="Timing profile: ray, classic or fast.")
 @click.option("--picture", type=click.Path(), help="Draw the run (.png or .svg).")
 @json_option
 @click.pass_context
 def sim(
-    ctx: click.Context, units: int, seconds: float, seed: int, crash: float, loss: float, faults: str, profile: str,
+    ctx: click.Context, units: int, seconds: float, seed: int, crash: float, loss: float, menu: str, profile: str,
     picture: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Runs a herd in virtual time: each unit with the real membership and succession, checked against the promises.
@@ -55,11 +60,10 @@ def sim(
     if ctx.invoked_subcommand is not None:
         return
     from wolfpack.sim.herd import HerdPlan, run_herd
-    from wolfpack.sim.herd_faults import MENUS
 
-    menus = tuple(MENUS) if faults == "all" else tuple(filter(None, (menu.strip() for menu in faults.split(","))))
+    herd_menus, den_menu = _menus(menu, units)
     plan = HerdPlan(
-        units=units, seconds=seconds, seed=seed, crash=crash, loss=loss, faults=menus, profile=profile
+        units=units, seconds=seconds, seed=seed, crash=crash, loss=loss, faults=herd_menus, profile=profile
     ).checked()  # fmt: skip
     if picture is None:
         result = run_herd(plan)
@@ -70,58 +74,133 @@ def sim(
         seen = Recorder()
         result = run_herd(plan, each_s=seconds / LOOKS, look=seen.look)
         draw(seen, result, picture)
+    den: DenResult | None = None
+    if den_menu is not None:
+        from wolfpack.sim.den_run import run_den
+
+        den = run_den(
+            units=units, seconds=seconds, seed=seed, menu=den_menu, profile=profile, crash=crash, loss=loss
+        )  # fmt: skip
+    violations = result.violations + (den is not None and den.violation is not None)
     if as_json:
-        print_json(result.to_plain())
+        print_json({**result.to_plain(), "violations": violations, "den": None if den is None else den.to_plain()})
     else:
-        _report_herd(result)
+        report_herd(result)
+        if den is not None:
+            report_den(den)
         if picture is not None:
-            click.echo(f"drawn        {picture}")
-    if result.violations:
+            click.echo(f"{'drawn':<12} {picture}")
+    if violations:
         ctx.exit(FAILED)
 
 
-def _report_herd(result: HerdResult) -> None:
-    speed = result.virtual_s / max(result.wall_s, 1e-9)
-    rows = [
-        ("herd", f"{result.units} units, profile {result.profile}, seed {result.seed}"),
-        ("time", f"{result.virtual_s:g} virtual seconds in {result.wall_s:.1f} s ({speed:.3g} x real time)"),
-        (
-            "messages",
-            f"{result.messages:,} ({result.messages_per_unit_s:.2f} a unit and second, "
-            f"{result.bytes / max(result.messages, 1):.0f} bytes each), and {result.howls:,} howls of the election",
-        ),
-        ("alpha", f"{result.alpha_changes} changes"),
-    ]
-    if result.crashed:
-        rows += [
-            ("crashed", counted(result.crashed, "unit")),
-            ("first DEAD", _spread(result.first_dead_s)),
-            ("all know", f"{_spread(result.all_know_s)}{_rounds(result.rounds)}"),
-            ("views equal", _seconds(result.views_equal_s)),
-        ]
-    rows += [
-        ("accusations", f"{result.false_positives} false ({result.healthy_false_positives} among healthy units)"),
-        ("promises", "all kept" if not result.violations else counted(result.violations, "violation")),
-        ("trace", result.trace_hash),
-    ]
-    for name, text in rows:
-        click.echo(f"{name:<12} {text}")
-    for line in result.story[:STORY_LINES]:
-        click.echo(f"  {line}")
+def _menus(menu: str, units: int) -> tuple[tuple[str, ...], str | None]:
+    """The herd's menus of this name, and the den's; None: no den is run.
+
+    Raises:
+        UnknownName: there is no such menu.
+        CallerError: only a den has it, and there are too many units for one.
+    """
+    from wolfpack.sim.faults import MENUS as DEN_MENUS
+    from wolfpack.sim.herd_faults import MENUS as HERD_MENUS
+
+    if not menu:
+        return (), None
+    names = {*HERD_MENUS, *DEN_MENUS}
+    if menu not in names:
+        raise unknown_name("menu of faults", menu, sorted(names))
+    herd = tuple(HERD_MENUS) if menu == "all" else (menu,) if menu in HERD_MENUS else ()
+    if units <= DEN_MOST and menu in DEN_MENUS:
+        return herd, menu
+    if not herd and menu != "calm":
+        raise CallerError(f"The menu {menu!r} is of whole dens, which have at most {DEN_MOST} units here, not {units}.")
+    return herd, None
 
 
-def _seconds(value: float | None) -> str:
-    return "not within the run" if value is None else f"after {value:.2f} s"
+# --- dens -------------------------------------------------------------------------------------------------------
 
 
-def _spread(values: Mapping[str, float | None]) -> str:
-    if values["p50"] is None:
-        return "not within the run"
-    return f"after {values['p50']:.2f} s (median), {values['p99']:.2f} s (p99)"
+@sim.command(
+    short_help="Run whole dens under faults, one for each seed.",
+    epilog="\b\nExamples:\n  wolfpack sim sweep --seeds 500\n"
+    "  wolfpack sim sweep --seeds 20 --faults keeper --out broken/",
+)
+@click.option("--seeds", default=500, show_default=True, type=click.IntRange(1), help="How many.")
+@click.option("--first", default=0, show_default=True, type=int, help="The first seed.")
+@click.option("--seconds", default=120.0, show_default=True, type=float, help="Virtual time of each.")
+@click.option("--units", default=None, type=click.IntRange(1, DEN_MOST), help="Of each; default: as the seed has it.")
+@click.option("--faults", "menu", default="all", show_default=True, help="A menu of random faults.")
+@click.option("--profile", default="ray", show_default=True, help="Timing profile: ray, classic or fast.")
+@click.option("--jobs", default=None, type=click.IntRange(1), help="Processes; default: as many as there are cores.")
+@click.option("--out", type=click.Path(file_okay=False), help="Write each broken run here, for `replay`.")
+@json_option
+@click.pass_context
+def sweep(
+    ctx: click.Context, seeds: int, first: int, seconds: float, units: int | None, menu: str, profile: str,
+    jobs: int | None, out: str | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Runs whole dens in virtual time: keeper, ledger, tasks and clients too. A run that breaks a promise is told.
+
+    It is made small first: the few faults that are needed to see it. Exit code 1: there was one.
+    """
+    from wolfpack.sim.sweep import sweep as run_sweep
+
+    told, done = progress("dens"), 0
+
+    def count(_: DenResult) -> None:
+        nonlocal done
+        done += 1
+        told(done, seeds)
+
+    result = run_sweep(
+        seeds=seeds, first=first, seconds=seconds, menu=menu, units=units, profile=profile, jobs=jobs, on_result=count
+    )  # fmt: skip
+    paths = _save_findings(result, Path(out)) if out else []
+    if as_json:
+        print_json({**result.to_plain(), "files": [str(path) for path in paths]})
+    else:
+        report_sweep(result)
+        for path in paths:
+            click.echo(f"wolfpack sim replay {path}")
+    if result.findings:
+        ctx.exit(FAILED)
 
 
-def _rounds(rounds: float | None) -> str:
-    return "" if rounds is None else f", {rounds:.1f} protocol periods at most"
+def _save_findings(result: SweepResult, folder: Path) -> list[Path]:
+    from wolfpack.sim.replay import save
+
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for finding in result.findings:
+        paths.append(folder / f"seed-{finding.seed}-{finding.promise}.json")
+        save(paths[-1], finding.plan)
+    return paths
+
+
+@sim.command(
+    short_help="Run a den from a file again.",
+    epilog="\b\nExample:\n  wolfpack sim replay broken/seed-17-I5.json",
+)
+@click.argument("file", type=click.Path(exists=True, dir_okay=False))
+@json_option
+@click.pass_context
+def replay(ctx: click.Context, file: str, as_json: bool) -> None:
+    """Plays the run in a file that `sweep --out` or `wolfpack.testing.save` wrote. It goes as it went before."""
+    from wolfpack.sim.den_run import play
+    from wolfpack.sim.replay import load
+    from wolfpack.sim.story import tell
+
+    try:
+        plan = load(file)
+    except (ValueError, OSError) as exc:
+        raise CallerError(f"No run of a den can be read: {exc}") from exc
+    result = play(plan)
+    if as_json:
+        print_json(result.to_plain())
+    else:
+        click.echo(tell(plan, result))
+    if result.violation is not None:
+        ctx.exit(FAILED)
 
 
 # --- failover ---------------------------------------------------------------------------------------------------
@@ -142,7 +221,6 @@ def failover(ctx: click.Context, crashes: int, units: int, profile: str, seed: i
 
     As in Figure 16 of the Raft paper: five units, a broadcast takes 15 ms, crashes at any moment between heartbeats.
     """
-    from wolfpack.errors import unknown_name
     from wolfpack.model import PROFILES
     from wolfpack.sim.failover import run_failover
 
@@ -152,20 +230,9 @@ def failover(ctx: click.Context, crashes: int, units: int, profile: str, seed: i
     if as_json:
         print_json(result.to_plain())
     else:
-        _report_failover(result)
+        report_failover(result)
     if result.violations:
         ctx.exit(FAILED)
-
-
-def _report_failover(result: FailoverResult) -> None:
-    click.echo(
-        f"{result.crashes} crashes of the alpha of {result.units} units, profile {result.profile}, "
-        f"broadcast {result.broadcast_s * 1000:g} ms"
-    )
-    for name, value in (("median", result.median_s), ("p99", result.p99_s), ("worst", result.max_s)):
-        click.echo(f"{name:<12} {value * 1000:.0f} ms from the crash to the grant")
-    for line in result.violations[:STORY_LINES]:
-        click.echo(f"  {line}")
 
 
 # --- Lifeguard's experiment -------------------------------------------------------------------------------------
@@ -192,55 +259,10 @@ def lifeguard(quick: bool, grid: str, jobs: int | None, seed: int, as_json: bool
 
     from wolfpack.sim.lifeguard import run_lifeguard
 
-    told = _progress("runs")
-    result = run_lifeguard("quick" if quick else grid, jobs=jobs or os.cpu_count() or 1, seed=seed, progress=told)
+    result = run_lifeguard(
+        "quick" if quick else grid, jobs=jobs or os.cpu_count() or 1, seed=seed, progress=progress("runs")
+    )  # fmt: skip
     if as_json:
         print_json(result.to_plain())
     else:
-        _report_lifeguard(result)
-
-
-def _report_lifeguard(result: LifeguardResult) -> None:
-    click.echo(f"{counted(result.cells, 'cell')} of the grid {result.grid!r}, {result.wall_s:.0f} s")
-    click.echo("false positives (and of SWIM's), the same between healthy members, messages, bytes, first DEAD, all")
-    table = [("arm", "FP", "%", "FP-", "%", "messages", "bytes", "first s", "all s")]
-    for name, arm in result.arms.items():
-        of = arm.relative
-        table.append((
-            name, f"{arm.false_positives:,}", _percent(of["false_positives"]), f"{arm.healthy_false_positives:,}",
-            _percent(of["healthy_false_positives"]), _percent(of["messages"]), _percent(of["bytes"]),
-            _number(arm.first_s), _number(arm.all_s),
-        ))  # fmt: skip
-    _print_table(table)
-
-
-def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:.2f}%"
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f}"
-
-
-def _print_table(rows: Iterable[tuple[str, ...]]) -> None:
-    table = list(rows)
-    widths = [max(len(row[at]) for row in table) for at in range(len(table[0]))]
-    for row in table:
-        first, *rest = (
-            text.ljust(width) if at == 0 else text.rjust(width)
-            for at, (text, width) in enumerate(zip(row, widths, strict=True))
-        )
-        click.echo("  ".join([first, *rest]).rstrip())
-
-
-def _progress(what: str) -> Callable[[int, int], Any]:
-    """A line on standard error now and then, for people who wait."""
-    last = time.monotonic()
-
-    def tell(done: int, of: int) -> None:
-        nonlocal last
-        if time.monotonic() - last >= PROGRESS_S or (done == of and sys.stderr.isatty()):
-            last = time.monotonic()
-            click.echo(f"{done} of {of} {what}", err=True)
-
-    return tell
+        report_lifeguard(result)

@@ -1,0 +1,146 @@
+"""What `wolfpack sim` says to people: short reports of herds, dens, failovers and Lifeguard's experiment."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from wolfpack.cli.render import counted
+
+if TYPE_CHECKING:
+    from wolfpack.sim.den_run import DenResult
+    from wolfpack.sim.failover import FailoverResult
+    from wolfpack.sim.herd import HerdResult
+    from wolfpack.sim.lifeguard import LifeguardResult
+    from wolfpack.sim.sweep import SweepResult
+
+STORY_LINES = 10
+PROGRESS_S = 5.0
+
+
+def report_herd(result: HerdResult) -> None:
+    speed = result.virtual_s / max(result.wall_s, 1e-9)
+    rows = [
+        ("herd", f"{result.units} units, profile {result.profile}, seed {result.seed}"),
+        ("time", f"{result.virtual_s:g} virtual seconds in {result.wall_s:.1f} s ({speed:.3g} x real time)"),
+        (
+            "messages",
+            f"{result.messages:,} ({result.messages_per_unit_s:.2f} a unit and second, "
+            f"{result.bytes / max(result.messages, 1):.0f} bytes each), and {result.howls:,} howls of the election",
+        ),
+        ("alpha", f"{result.alpha_changes} changes"),
+    ]
+    if result.crashed:
+        rows += [
+            ("crashed", counted(result.crashed, "unit")),
+            ("first DEAD", _spread(result.first_dead_s)),
+            ("all know", f"{_spread(result.all_know_s)}{_rounds(result.rounds)}"),
+        ]
+    if result.views_equal_s is not None:
+        rows.append(("views equal", f"after {result.views_equal_s:.2f} s"))
+    rows += [
+        ("accusations", f"{result.false_positives} false ({result.healthy_false_positives} among healthy units)"),
+        ("promises", "all kept" if not result.violations else counted(result.violations, "violation")),
+        ("trace", result.trace_hash),
+    ]
+    for name, text in rows:
+        click.echo(f"{name:<12} {text}")
+    for line in result.story[:STORY_LINES]:
+        click.echo(f"  {line}")
+
+
+def _spread(values: Mapping[str, float | None]) -> str:
+    if values["p50"] is None:
+        return "not within the run"
+    return f"after {values['p50']:.2f} s (median), {values['p99']:.2f} s (p99)"
+
+
+def _rounds(rounds: float | None) -> str:
+    return "" if rounds is None else f", {rounds:.1f} protocol periods at most"
+
+
+def report_den(result: DenResult) -> None:
+    """One line on a den beside its herd; more where it broke a promise."""
+    click.echo(
+        f"{'den':<12} {counted(result.faults, 'fault')}, {counted(result.submitted, 'task')}: {result.done} done, "
+        f"{result.dead} dead, {result.cancelled} cancelled; {result.alpha_changes} changes of alpha"
+    )
+    if result.violation is not None:
+        click.echo(f"  {result.violation.promise}: {result.violation.text}")
+
+
+def report_sweep(result: SweepResult) -> None:
+    speed = result.virtual_s / max(result.wall_s, 1e-9)
+    click.echo(
+        f"{counted(result.runs, 'den')}, {result.virtual_s:,.0f} virtual seconds in {result.wall_s:.0f} s "
+        f"({speed:.3g} x real time)"
+    )
+    click.echo(
+        f"{counted(result.faults, 'fault')}, {counted(result.submitted, 'task')}: {result.done} done, "
+        f"{result.dead} dead, {result.cancelled} cancelled; {result.alpha_changes} changes of alpha"
+    )
+    if not result.findings:
+        click.echo("All promises were kept.")
+    for finding in result.findings:
+        click.echo(f"\n{finding.story}")
+
+
+def report_failover(result: FailoverResult) -> None:
+    click.echo(
+        f"{result.crashes} crashes of the alpha of {result.units} units, profile {result.profile}, "
+        f"broadcast {result.broadcast_s * 1000:g} ms"
+    )
+    for name, value in (("median", result.median_s), ("p99", result.p99_s), ("worst", result.max_s)):
+        click.echo(f"{name:<12} {value * 1000:.0f} ms from the crash to the grant")
+    for line in result.violations[:STORY_LINES]:
+        click.echo(f"  {line}")
+
+
+def report_lifeguard(result: LifeguardResult) -> None:
+    click.echo(f"{counted(result.cells, 'cell')} of the grid {result.grid!r}, {result.wall_s:.0f} s")
+    click.echo("false positives (and of SWIM's), the same between healthy members, messages, bytes, first DEAD, all")
+    table = [("arm", "FP", "%", "FP-", "%", "messages", "bytes", "first s", "all s")]
+    for name, arm in result.arms.items():
+        of = arm.relative
+        table.append((
+            name, f"{arm.false_positives:,}", _percent(of["false_positives"]), f"{arm.healthy_false_positives:,}",
+            _percent(of["healthy_false_positives"]), _percent(of["messages"]), _percent(of["bytes"]),
+            _number(arm.first_s), _number(arm.all_s),
+        ))  # fmt: skip
+    _print_table(table)
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.2f}%"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}"
+
+
+def _print_table(rows: Iterable[tuple[str, ...]]) -> None:
+    table = list(rows)
+    widths = [max(len(row[at]) for row in table) for at in range(len(table[0]))]
+    for row in table:
+        first, *rest = (
+            text.ljust(width) if at == 0 else text.rjust(width)
+            for at, (text, width) in enumerate(zip(row, widths, strict=True))
+        )
+        click.echo("  ".join([first, *rest]).rstrip())
+
+
+def progress(what: str) -> Callable[[int, int], Any]:
+    """A line on standard error now and then, for people who wait."""
+    last = time.monotonic()
+
+    def tell(done: int, of: int) -> None:
+        nonlocal last
+        if time.monotonic() - last >= PROGRESS_S or (done == of and sys.stderr.isatty()):
+            last = time.monotonic()
+            click.echo(f"{done} of {of} {what}", err=True)
+
+    return tell
