@@ -31,6 +31,7 @@ def holds(result: Result) -> None:
 # --- what holds ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.timeout(400)  # 15 s of a free core
 def test_I1_to_I8_hold_in_two_terms_however_often_alarms_ring():
     result = cover(Bounds())
     holds(result)

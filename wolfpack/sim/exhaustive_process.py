@@ -163,6 +163,8 @@ class Process:
                     case _:
                         pass
         _make_plain(machine)
+        if not letters and self.machine is not None and _is_same(machine, self.machine):
+            return self, []
         return replace(self, machine=machine), letters
 
 
@@ -206,6 +208,14 @@ def _make_plain(machine: Succession) -> None:
     machine._tries = min(machine._tries, TRIES)
     machine._alarms = dict.fromkeys(sorted(machine._alarms), NEVER)
     machine._rivals._lost = {unit: (boot, 0.0) for unit, (boot, _) in sorted(machine._rivals._lost.items())}
+
+
+def _is_same(machine: Succession, other: Succession) -> bool:
+    """Whether nothing changed, as with most letters: that is seen faster than a key is made."""
+    if vars(machine._rivals) != vars(other._rivals):
+        return False
+    machine._rivals = other._rivals
+    return vars(machine) == vars(other)
 
 
 _SAME = frozenset({"me", "pack", "timing", "arbiter", "usurp", "_rng", "_orders", "_first_claim"})

@@ -75,7 +75,8 @@ class Tables:
         if known is None:
             process = self.processes[number]
             after, letters = self._step_process(process, move)
-            known = self._process_moves[number][move] = self.process_id(after), self.say(letters)
+            known = number if after is process else self.process_id(after), self.say(letters)
+            self._process_moves[number][move] = known
             if move.verb == "reads" and known == (number, 0) and not self.may_age(process, move.what):
                 self.idle[number] |= 1 << move.what
         return known
