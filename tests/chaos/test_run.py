@@ -14,7 +14,7 @@ from wolfpack.chaos import run as run_module
 from wolfpack.chaos.plan import Fault, Kind, plan_faults
 from wolfpack.chaos.run import ChaosOptions, _Run, is_proven
 from wolfpack.chaos.strike import Strike
-from wolfpack.chaos.work import Work, see
+from wolfpack.chaos.work import Gap, Work, see
 from wolfpack.cli import cli
 from wolfpack.cli.chaos import chaos_text
 from wolfpack.future import Future
@@ -144,6 +144,17 @@ def test_no_more_than_the_allowed_tasks_are_in_flight():
         assert 20 == work.submitted
 
 
+def test_the_longest_gap_names_the_faults_that_were_given_in_it():
+    gap = Gap()
+    for now in (10.0, 11.0, 14.0, 15.0):
+        gap.note(now, 1000.0 + now)
+    given = [
+        Strike(fault=Fault(kind=Kind.UNIT, share=0.1, draw=0.0), at=1000.0 + at, target=f"grey-{at}", pid=1)
+        for at in (9.5, 10.5, 13, 14.5)
+    ]
+    assert (3.0, ["kill_units: grey-10.5", "kill_units: grey-13"]) == (gap.longest_s, run_module.during(given, gap))
+
+
 def ended(error=None, value=None, note=""):
     future = Future(None, "c:1")
     if error is None:
@@ -186,7 +197,9 @@ packs: {p: {size: [0, 1], needs: [cpu]}, q: {size: [0, 1], needs: [cpu]}}
 
 RIGHT = {
     "submitted": 10, "done": 10, "dead": 0, "lost": 0, "double_committed": 0, "ghosts": 1, "refused_writes": 2,
-    "failovers_s": [0.25, 0.75, 0.5], "longest_gap_s": 2.0, "conservation": True, "double_started": 0, "starts": 12,
+    "failovers_s": [0.25, 0.75, 0.5], "longest_gap_s": 2.0,
+    "longest_gap_after": ["kill_keeper: keeper of epoch 1"],
+    "conservation": True, "double_started": 0, "starts": 12,
     "restarted": 2, "freeze_failovers_s": [], "faults": {"kill_alpha": 3, "freeze": 0},
     "asked": {"kill_alpha": 3, "freeze": 1}, "epochs": 1, "seed": 7, "seconds": 1.0, "problems": [], "notes": [],
 }  # fmt: skip
@@ -206,6 +219,7 @@ def test_each_wrong_fails_the_run(wrong):
 def test_a_person_reads_what_was_given_and_what_came_of_it():
     text = chaos_text({**RIGHT, "problems": ["k1: gone"], "notes": ["no freeze"], "evidence": "/tmp/x"}, None)
     assert "3 kill alpha, 0 of 1 freeze" in text
+    assert "longest time without a result: 2.00 s (after kill_keeper: keeper of epoch 1)" in text
     assert "failovers: 3, median 0.50 s, longest 0.75 s" in text
     assert text.endswith(
         "every task is accounted for\nproblem: k1: gone\nnote: no freeze\n"

@@ -16,7 +16,7 @@ import socket
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -26,7 +26,7 @@ from wolfpack.chaos.listen import Listener
 from wolfpack.chaos.plan import Fault, Kind, plan_faults
 from wolfpack.chaos.strike import Freezer, Strike, Striker
 from wolfpack.chaos.task import read_record
-from wolfpack.chaos.work import Work
+from wolfpack.chaos.work import Gap, Work
 from wolfpack.errors import CallerError, LedgerError, LedgerHeld, OperatorError, WolfPackError, unknown_name
 from wolfpack.model import Cause, DenSpec, TaskState
 
@@ -245,12 +245,13 @@ class _Run:
             "ghosts": stats["ghosts"],
             "refused_writes": listener.refused_writes,
             "failovers_s": [round(each, 3) for each in self._times(Kind.ALPHA)],
-            "longest_gap_s": round(work.longest_gap_s, 3),
+            "longest_gap_s": round(work.gap.longest_s, 3),
             "conservation": bool(stats["conservation"]) and rows == stats["submitted"],
             "double_started": len(verdict.double_started),
             "starts": verdict.starts,
             "restarted": verdict.restarted,
             "freeze_failovers_s": [round(each, 3) for each in self._times(Kind.FREEZE)],
+            "longest_gap_after": during(self._given, work.gap),
             "faults": {kind.value: given[kind] for kind in Kind},
             "asked": {kind.value: self._options.faults.get(kind, 0) for kind in Kind},
             "epochs": stats["epoch"],
@@ -266,6 +267,12 @@ class _Run:
             for place, seconds in sorted(self._failovers.items())
             if seconds is not None and self._given[place].fault.kind is kind
         ]
+
+
+def during(given: Sequence[Strike], gap: Gap) -> list[str]:
+    """The faults that were given while nothing ended for the longest time, or in the second before."""
+    began_at = gap.ended_at - gap.longest_s
+    return [f"{each.fault.kind}: {each.target}" for each in given if began_at - 1.0 <= each.at <= gap.ended_at]
 
 
 def read_ledger(url: str) -> tuple[dict[str, Kept], int, str]:

@@ -27,11 +27,12 @@ class Gap:
     """The longest time without a result, from the first result on."""
 
     longest_s: float = 0.0
+    ended_at: float = 0.0  # wall clock
     last_at: float | None = None
 
-    def note(self, now: float) -> None:
-        if self.last_at is not None:
-            self.longest_s = max(self.longest_s, now - self.last_at)
+    def note(self, now: float, wall: float) -> None:
+        if self.last_at is not None and now - self.last_at > self.longest_s:
+            self.longest_s, self.ended_at = now - self.last_at, wall
         self.last_at = now
 
 
@@ -80,8 +81,8 @@ class Work:
         return self._settled >= self._total
 
     @property
-    def longest_gap_s(self) -> float:
-        return self._gap.longest_s
+    def gap(self) -> Gap:
+        return self._gap
 
     def quiet_s(self) -> float:
         """How long nothing has ended."""
@@ -116,7 +117,7 @@ class Work:
     def _on_done(self, _: object) -> None:
         with self._lock:
             self._settled += 1
-            self._gap.note(time.monotonic())
+            self._gap.note(time.monotonic(), time.time())
             self._lock.notify_all()
 
     def seen(self) -> list[Seen]:

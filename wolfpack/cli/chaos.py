@@ -8,7 +8,7 @@ import secrets
 import signal
 import statistics
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import click
@@ -121,7 +121,7 @@ def chaos_text(summary: Mapping[str, Any], width: int | None) -> str:
         f"refused writes of deposed alphas: {summary['refused_writes']}",
         f"failovers: {_spread(summary['failovers_s'])}",
         f"failovers after a freeze: {_spread(summary['freeze_failovers_s'])}",
-        f"longest time without a result: {summary['longest_gap_s']:.2f} s",
+        f"longest time without a result: {summary['longest_gap_s']:.2f} s ({_after(summary['longest_gap_after'])})",
         "every task is accounted for" if summary["conservation"] else "THE LEDGER'S COUNT OF TASKS DOES NOT ADD UP",
         *(f"problem: {each}" for each in summary["problems"]),
         *(f"note: {each}" for each in summary["notes"]),
@@ -129,6 +129,10 @@ def chaos_text(summary: Mapping[str, Any], width: int | None) -> str:
     if "evidence" in summary:
         lines.append(f"ledger and record of starts are kept in {summary['evidence']}")
     return "\n".join(cut(line, width) for line in lines)
+
+
+def _after(faults: Sequence[str]) -> str:
+    return f"after {', '.join(faults)}" if faults else "after no fault"
 
 
 def _spread(seconds: list[float]) -> str:
