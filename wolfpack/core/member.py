@@ -27,7 +27,8 @@ MOVE_AGAIN_S = 2.0  # a refused move to sleep is tried again after so long
 LOOKAHEAD_S = 0.2  # a task that runs longer keeps nothing waiting behind it; as `scaling.fair_prefetch` looks ahead
 CHECK_IN = 4.0  # x lease_s: who had no answer of the keeper for so long asks where it stands
 HUNT_PAUSE_S = 0.05  # after an answer of somebody who does not lead, or none
-HUNT_LOST_S = 12.0  # a hunt without any answer counts as failed; longer than any alpha parks one
+HUNT_LOST = 1.0  # x lease_s: a hunt without any answer counts as failed; an alpha parks none for so long
+CALL_LOST_S = 12.0  # the same of a call to the keeper
 
 
 @dataclass(slots=True)
@@ -334,7 +335,7 @@ class Brain:
     def _maybe_hunt(self, now: float) -> list[e.Order]:
         if self.pack is None or self._following is None:
             return []
-        lost = [n for n, (sent_at, _) in self._hunts.items() if now - sent_at > HUNT_LOST_S]
+        lost = [n for n, (sent_at, _) in self._hunts.items() if now - sent_at > HUNT_LOST * self.timing.lease_s]
         for n in lost:
             del self._hunts[n]
         spare = max(0, HUNT_CAP - len(self.leases.held))
@@ -571,7 +572,7 @@ class Brain:
             orders += self._succeed(now, s.Ticked())
         if self.alpha is not None:
             orders += self.alpha.on_tick(now)
-        if self._call is not None and now - self._call[1] > HUNT_LOST_S:
+        if self._call is not None and now - self._call[1] > CALL_LOST_S:
             self._call = None
         return orders + self._maybe_leave(now)
 
