@@ -36,7 +36,7 @@ COUNTER_AHEAD = 10_000
 MEMBERS_MOST = 100_000  # alive, dead and gone; beyond it no rumour of a further one is believed
 LOST_MOST = 64  # addresses of forgotten dead units that are still called now and then
 SYNC_GAP = 5  # x gossip_s: not more often is a view asked for because of some odd news
-MANY = 0.02  # of all units, within some probe periods: many fall
+MANY = 0.05  # of all units, within some probe periods: many fall
 NEVER = 1e12  # seconds
 
 

@@ -54,7 +54,8 @@ class Prober(Bulletin):
             self._ping_seed(now)
         member = self._lap.next(self.view, self.me)
         if member is not None:
-            self._ping(Probe(member.unit, member.address, now + ack_s, now + period))
+            life = (member.boot, member.counter)
+            self._ping(Probe(member.unit, member.address, now + ack_s, now + period, life=life))
 
     def _ping_seed(self, now: float) -> None:
         """An address has no id until it answered: a probe of nobody in particular."""
@@ -87,11 +88,11 @@ class Prober(Bulletin):
 
     def _probe_failed(self, now: float, probe: Probe) -> None:
         missed = len(probe.asked) - len(probe.nackers)
-        if not probe.asked:
-            self._health.worsen()
-        elif missed > 0 and not probe.again:
-            self._health.worsen(missed)
-        self._accuse(now, probe.unit, "no ack", probe.nackers, probe.again)
+        if not probe.again:
+            self._health.worsen(missed if probe.asked else 1)
+        known = self.view.get(probe.unit)
+        if known is not None and (known.boot, known.counter) == probe.life:
+            self._accuse(now, probe.unit, "no ack", probe.nackers, probe.again)
 
     def _accuse(
         self, now: float, unit: str, reason: str, nackers: Collection[str] = (), again: bool = False
@@ -118,11 +119,15 @@ class Prober(Bulletin):
                 self._probe_again(now, known)
 
     def _probe_again(self, now: float, member: Member) -> None:
-        """At once and through other helpers: so the suspect is told first, and confirmations come."""
+        """At once, so that the suspect is told first; through other helpers too where confirmations are missing."""
         if any(probe.again and probe.unit == member.unit for probe in self._probes.values()):
             return
+        suspicion = self._suspicions.get(member.unit)
+        settled = suspicion is not None and suspicion.settled
         ack_s = self._own_s(self.timing.ack_s)
-        probe = Probe(member.unit, member.address, now, now + max(self.timing.probe_s, ack_s), again=True)
+        ask_at, end_at = NEVER if settled else now, now + max(self.timing.probe_s, ack_s)
+        life = (member.boot, member.counter)
+        probe = Probe(member.unit, member.address, ask_at, end_at, life=life, again=True)
         self._ping(probe)
 
     # --- answers

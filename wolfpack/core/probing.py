@@ -15,14 +15,18 @@ from wolfpack.core.view import Member, View
 
 
 class Probe:
-    """A ping that waits for its ack; `again`: of a suspect, for its sake; `heal`: of one that is thought dead."""
+    """A ping that waits for its ack; `again`: of a suspect, for its sake; `heal`: of one that is thought dead.
 
-    __slots__ = ("ack_at", "address", "again", "asked", "end_at", "heal", "nackers", "unit")
+    `life` is the incarnation that was probed: a unit that defended itself since lives, whatever became of the ack.
+    """
+
+    __slots__ = ("ack_at", "address", "again", "asked", "end_at", "heal", "life", "nackers", "unit")
 
     def __init__(
-        self, unit: str, address: str, ack_at: float, end_at: float, *, again: bool = False, heal: bool = False
-    ) -> None:
-        self.unit, self.address = unit, address
+        self, unit: str, address: str, ack_at: float, end_at: float, *, life: tuple[int, int] = (0, 0),
+        again: bool = False, heal: bool = False,
+    ) -> None:  # fmt: skip
+        self.unit, self.address, self.life = unit, address, life
         self.ack_at, self.end_at = ack_at, end_at
         self.again, self.heal = again, heal
         self.asked: tuple[str, ...] = ()  # addresses of helpers
