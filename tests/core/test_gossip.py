@@ -3,21 +3,9 @@
 from __future__ import annotations
 
 from wolfpack.core.gossip import News, Queue
+from wolfpack.core.items import AlphaRecord, Items, LoadRecord, Record, Writer, read_items
 from wolfpack.core.membership_words import Load, Status
-from wolfpack.core.packets import (
-    AlphaRecord,
-    Items,
-    Kind,
-    LoadRecord,
-    Record,
-    Sender,
-    Writer,
-    den_mark,
-    read_items,
-    read_packet,
-    write_head,
-    write_sender,
-)
+from wolfpack.core.packets import Kind, Sender, den_mark, read_packet, write_head, write_sender
 from wolfpack.core.view import Base, Member, View
 
 DEAD, ALIVE = Status.DEAD, Status.ALIVE

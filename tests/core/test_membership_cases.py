@@ -7,6 +7,7 @@ import random
 import pytest
 
 from tests.core.herd_pump import RAY, Pump
+from wolfpack.core.items import Record, Writer, read_items
 from wolfpack.core.membership_words import (
     Incarnation,
     Leaving,
@@ -16,17 +17,7 @@ from wolfpack.core.membership_words import (
     Status,
     Ticked,
 )
-from wolfpack.core.packets import (
-    Kind,
-    Record,
-    Sender,
-    Writer,
-    den_mark,
-    read_items,
-    read_packet,
-    write_head,
-    write_sender,
-)
+from wolfpack.core.packets import Kind, Sender, den_mark, read_packet, write_head, write_sender
 from wolfpack.core.suspicion import all_know_bound
 
 ALIVE, SUSPECT, LEFT, DEAD = Status.ALIVE, Status.SUSPECT, Status.LEFT, Status.DEAD

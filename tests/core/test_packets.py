@@ -11,26 +11,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wolfpack.core.anti_entropy import read_message
-from wolfpack.core.membership_words import Load, Status
-from wolfpack.core.packets import (
+from wolfpack.core.items import (
     NAME_MOST,
     NUMBER_MOST,
     PACKET_MOST,
     AlphaRecord,
     Bitmap,
-    Kind,
     LoadRecord,
     Record,
-    Sender,
     StallVote,
     Writer,
-    den_mark,
     read_items,
-    read_packet,
     varint,
-    write_head,
-    write_sender,
 )
+from wolfpack.core.membership_words import Load, Status
+from wolfpack.core.packets import Kind, Sender, den_mark, read_packet, write_head, write_sender
 
 MARK = den_mark("timber")
 ME = write_sender(Sender("grey-1", 3, 4))
@@ -120,9 +115,14 @@ names = st.from_regex(r"[a-z]{1,6}-?[0-9]{0,4}", fullmatch=True) | st.text("aä7
 numbers = st.integers(0, NUMBER_MOST)
 short = st.integers(0, 1 << 20)
 loads = st.builds(
-    Load, numbers, short, short, short, numbers,
+    Load,
+    numbers,
+    short,
+    short,
+    short,
+    numbers,
     st.lists(st.tuples(names, st.floats(allow_nan=False, allow_infinity=False)), max_size=4).map(tuple),
-)  # fmt: skip
+)
 items = st.one_of(
     st.builds(Record, names, numbers, numbers, st.sampled_from(Status), st.none() | names, st.none() | names),
     st.builds(LoadRecord, names, numbers, loads), st.builds(StallVote, names, numbers, numbers, names),

@@ -45,9 +45,16 @@ def test_three_confirmations_or_half_of_the_others_are_expected(n, expected):
 @pytest.mark.parametrize(
     # memberlist's own table (suspicion_test.go: TestSuspicion_remainingSuspicionTime), at elapsed 0
     ("confirmed", "expected", "least", "most", "seconds"),
-    [(0, 3, 2.0, 30.0, 30.0), (1, 3, 2.0, 30.0, 16.0), (2, 3, 2.0, 30.0, 7.81), (3, 3, 2.0, 30.0, 2.0),
-     (4, 3, 2.0, 30.0, 2.0), (5, 3, 2.0, 30.0, 2.0), (0, 0, 2.0, 30.0, 2.0)],
-)  # fmt: skip
+    [
+        (0, 3, 2.0, 30.0, 30.0),
+        (1, 3, 2.0, 30.0, 16.0),
+        (2, 3, 2.0, 30.0, 7.81),
+        (3, 3, 2.0, 30.0, 2.0),
+        (4, 3, 2.0, 30.0, 2.0),
+        (5, 3, 2.0, 30.0, 2.0),
+        (0, 0, 2.0, 30.0, 2.0),
+    ],
+)
 def test_each_confirmation_shortens_a_suspicion_by_a_logarithm(confirmed, expected, least, most, seconds):
     assert suspicion_s(confirmed, expected, least, most) == pytest.approx(seconds, abs=0.01)
 

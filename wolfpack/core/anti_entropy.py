@@ -19,21 +19,9 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import NamedTuple
 
+from wolfpack.core.items import AlphaRecord, Bitmap, Items, LoadRecord, Record, Writer, read_items
 from wolfpack.core.loads import Loads
-from wolfpack.core.packets import (
-    SYNC_MOST,
-    AlphaRecord,
-    Bitmap,
-    Items,
-    Kind,
-    LoadRecord,
-    Record,
-    Sender,
-    Writer,
-    read_items,
-    read_packet,
-    write_head,
-)
+from wolfpack.core.packets import SYNC_MOST, Kind, Sender, read_packet, write_head
 from wolfpack.core.view import Member, View, member_hash, name_hash
 from wolfpack.model import natural_key
 

@@ -15,9 +15,10 @@ from collections import Counter, OrderedDict, deque
 from wolfpack.core import anti_entropy
 from wolfpack.core.anti_entropy import Scope
 from wolfpack.core.gossip import News
+from wolfpack.core.items import AlphaRecord, Bitmap, Record, Writer
 from wolfpack.core.loads import Loads
 from wolfpack.core.membership_words import AskSync, MembershipOptions, Order, SendPacket, Status, StatusChanged
-from wolfpack.core.packets import AlphaRecord, Bitmap, Kind, Record, Sender, Writer, den_mark, write_sender
+from wolfpack.core.packets import Kind, Sender, den_mark, write_sender
 from wolfpack.core.suspicion import (
     LocalHealth,
     RefutationLimiter,

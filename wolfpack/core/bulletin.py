@@ -10,16 +10,8 @@ import math
 from typing import Any
 
 from wolfpack.core.beliefs import NEVER, Beliefs
+from wolfpack.core.items import BUDGETS_MOST, NUMBER_MOST, AlphaRecord, Items, LoadRecord, StallVote, Writer
 from wolfpack.core.membership_words import AlphaHeard, Load, Stalled
-from wolfpack.core.packets import (
-    BUDGETS_MOST,
-    NUMBER_MOST,
-    AlphaRecord,
-    Items,
-    LoadRecord,
-    StallVote,
-    Writer,
-)
 
 PACKS_MOST = 1024
 LOAD_BYTES_MOST = 500

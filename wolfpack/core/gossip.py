@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from wolfpack.core.items import AlphaRecord, Bitmap, LoadRecord, Record, StallVote, Writer
 from wolfpack.core.membership_words import Status
-from wolfpack.core.packets import AlphaRecord, Bitmap, LoadRecord, Record, StallVote, Writer
 from wolfpack.core.view import View
 
 STRETCH = 512  # bytes of bits

@@ -16,8 +16,8 @@ import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
+from wolfpack.core.items import LoadRecord, StallVote
 from wolfpack.core.membership_words import Load, Status
-from wolfpack.core.packets import LoadRecord, StallVote
 from wolfpack.core.view import Member, View
 
 WITNESSES = 3

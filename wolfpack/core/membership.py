@@ -26,7 +26,8 @@ from collections.abc import Callable, Collection
 from wolfpack.core import anti_entropy
 from wolfpack.core.anti_entropy import Message, Scope
 from wolfpack.core.beliefs import NEVER
-from wolfpack.core.packets import AlphaRecord, Kind, Record, read_items, read_packet
+from wolfpack.core.items import AlphaRecord, Record, read_items
+from wolfpack.core.packets import Kind, read_packet
 from wolfpack.core.prober import Prober
 from wolfpack.core.probing import pick
 from wolfpack.core.view import Member, View

@@ -12,8 +12,9 @@ from typing import Any
 
 from wolfpack.core.beliefs import NEVER
 from wolfpack.core.bulletin import Bulletin
+from wolfpack.core.items import Record
 from wolfpack.core.membership_words import Status
-from wolfpack.core.packets import Kind, Record, Sender, write_head
+from wolfpack.core.packets import Kind, Sender, write_head
 from wolfpack.core.probing import Lap, Probe, Relay, pick
 from wolfpack.core.suspicion import NACK_SHARE, stretched
 from wolfpack.core.view import Member, set_bits

@@ -68,10 +68,17 @@ def member_hash(unit: str, boot: int, counter: int, status: int) -> int:
     return mixed ^ (mixed >> 31)
 
 
+def _entry_hash(member: Member) -> int:
+    """64 bits of all that is kept of a unit; suspects as ALIVE, since no base holds any."""
+    unit, address, boot, counter, status = member
+    kept = 0 if status is Status.SUSPECT else status
+    return member_hash(unit, boot, counter, kept + 8 * name_hash(address))
+
+
 class Base:
     """An immutable roster in natural order of the ids, shared by views; nobody in it is SUSPECT."""
 
-    __slots__ = ("__weakref__", "by_address", "dead", "digest", "index", "living", "living_digest", "members")
+    __slots__ = ("__weakref__", "_fates", "by_address", "dead", "digest", "index", "living", "living_digest", "members")
 
     def __init__(self, members: Iterable[Member] = ()) -> None:
         self.members = tuple(sorted(members, key=lambda member: natural_key(member.unit)))
@@ -81,8 +88,10 @@ class Base:
         self.living = 0
         self.living_digest = 0
         self.digest = 0
-        for at, (unit, _, boot, counter, status) in enumerate(self.members):
-            self.digest ^= member_hash(unit, boot, counter, status)
+        self._fates: list[tuple[int, int] | None] = [None] * len(self.members)
+        for at, member in enumerate(self.members):
+            unit, _, boot, counter, status = member
+            self.digest ^= _entry_hash(member)
             if status is Status.DEAD:
                 self.dead[at >> 3] |= _BITS[at & 7]
             elif status is Status.ALIVE:
@@ -93,6 +102,17 @@ class Base:
 
     def __len__(self) -> int:
         return len(self.members)
+
+    def fate(self, slot: int) -> tuple[int, int]:
+        """What the death of this living unit flips in the digest of a view, and in that of its next base."""
+        known = self._fates[slot]
+        if known is None:
+            member = self.members[slot]
+            known = self._fates[slot] = (
+                member_hash(member.unit, member.boot, member.counter, 0),
+                _entry_hash(member) ^ _entry_hash(member._replace(status=Status.DEAD)),
+            )
+        return known
 
 
 EMPTY = Base()
@@ -118,7 +138,7 @@ class View:
         self.base = base
         self.living = base.living
         self.digest = base.living_digest
-        self._whole = base.digest  # of all entries with their status, suspects as ALIVE: the digest of the next base
+        self._whole = base.digest  # the digest of the base that would hold all of this
         self._dead: bytearray | None = None  # DEAD in the incarnation that the base has; None: as the base
         self._suspect: bytearray | None = None
         self._others: dict[str, Member] = {}  # whatever bits cannot say
@@ -209,6 +229,29 @@ class View:
         found = (first + at for at in set_bits(fresh.to_bytes(len(bits), "little")))
         return [members[at] for at in found if at < len(members)]
 
+    def bury(self, members: Iterable[Member]) -> list[Member]:
+        """Marks these units of the base DEAD as the base has them; returns those it could not, that bits cannot tell.
+
+        The same as `put` for each, at a fraction of the time: thousands die at once in thousands of views.
+        """
+        base, others, rest = self.base, self._others, []
+        if self._dead is None:
+            self._dead = bytearray(base.dead)
+        for member in members:
+            if member.unit in others or member.status is not Status.ALIVE:
+                rest.append(member)
+                continue
+            slot = base.index[member.unit]
+            byte, bit = slot >> 3, _BITS[slot & 7]
+            self._dead[byte] |= bit
+            if self._suspect is not None:
+                self._suspect[byte] &= ~bit
+            lived, entry = base.fate(slot)
+            self.living -= 1
+            self.digest ^= lived
+            self._whole ^= entry
+        return rest
+
     def changes(self) -> list[Member]:
         """What bits cannot say: every entry whose incarnation, address or goodbye the base lacks."""
         return list(self._others.values())
@@ -221,13 +264,13 @@ class View:
         before = self.get(unit)
         if before is not None:
             was = before.status
-            self._whole ^= member_hash(unit, before.boot, before.counter, 0 if was is Status.SUSPECT else was)
+            self._whole ^= _entry_hash(before)
             if was <= Status.SUSPECT:
                 self.living -= 1
                 self.digest ^= member_hash(unit, before.boot, before.counter, 0)
             if before.address != address and self._addresses.get(before.address) == unit:
                 del self._addresses[before.address]
-        self._whole ^= member_hash(unit, boot, counter, 0 if status is Status.SUSPECT else status)
+        self._whole ^= _entry_hash(member)
         if status <= Status.SUSPECT:
             self.living += 1
             self.digest ^= member_hash(unit, boot, counter, 0)
@@ -273,7 +316,7 @@ class View:
         if place is None:
             return
         member = self._others.pop(unit)
-        self._whole ^= member_hash(unit, member.boot, member.counter, 0 if member.lives else member.status)
+        self._whole ^= _entry_hash(member)
         if member.lives:
             self.living -= 1
             self.digest ^= member_hash(unit, member.boot, member.counter, 0)
