@@ -146,7 +146,7 @@ def _draw_views(axes: Axes, seen: Recorder) -> None:
     axes.set_yscale("symlog", linthresh=1)
     axes.set_ylim(bottom=0)
     axes.set_ylabel("count", color=INK, fontsize=9)
-    axes.legend(loc="upper left", fontsize=8, frameon=False, ncols=2)
+    axes.legend(loc="lower right", bbox_to_anchor=(1.0, 0.98), fontsize=8, frameon=False, ncols=2, borderpad=0.1)
     _plain(axes)
 
 
@@ -163,7 +163,7 @@ def _draw_traffic(axes: Axes, seen: Recorder, units: int) -> None:
     axes.plot(times, sizes, color=ORANGE, linewidth=1.4, ls="--", label="KiB a unit and second")
     axes.set_ylim(bottom=0)
     axes.set_ylabel("sent", color=INK, fontsize=9)
-    axes.legend(loc="upper left", fontsize=8, frameon=False, ncols=2)
+    axes.legend(loc="lower right", bbox_to_anchor=(1.0, 0.98), fontsize=8, frameon=False, ncols=2, borderpad=0.1)
     _plain(axes)
 
 

@@ -77,7 +77,7 @@ GRIDS: Mapping[str, Grid] = {
         (0.001, 0.004, 0.016, 0.064, 0.256, 1.024, 4.096, 16.384),
     ),
     "standard": Grid((4, 16, 32), (0.128, 2.048, 8.192, 32.768), (0.001, 0.256, 16.384)),
-    "quick": Grid((16,), (8.192,), (0.064,), test_s=40.0),
+    "quick": Grid((16,), (16.384,), (1.024,), test_s=40.0),
 }  # fmt: skip
 
 
@@ -124,9 +124,11 @@ class LifeguardResult:
         return {"grid": self.grid, "cells": self.cells, "wall_s": self.wall_s, "members": MEMBERS, "arms": arms}
 
 
-def run_cell(arm: str, cell: Cell, *, members: int = MEMBERS) -> CellResult:
+def run_cell(arm: str, cell: Cell, *, members: int | None = None) -> CellResult:
     """One arm in one cell."""
-    plan = HerdPlan(units=members, seconds=QUIET_S + cell.test_s, seed=cell.seed, pack=False, options=ARMS[arm])
+    plan = HerdPlan(
+        units=members or MEMBERS, seconds=QUIET_S + cell.test_s, seed=cell.seed, pack=False, options=ARMS[arm]
+    )
     herd = Herd(plan, timing=TIMING)
     herd.settle_in()
     dice = herd.kernel.stream("lifeguard", *map(str, cell))
