@@ -46,12 +46,13 @@ DEN_MOST = 24  # units: with faults, so small a herd is run as a whole den too, 
 @click.option("--loss", default=0.0, type=float, help="This share of all packets is lost.")
 @click.option("--faults", "menu", default="", help="A menu of random faults, or all. See docs/simulator.md.")
 @click.option("--profile", default="ray", show_default=True, help="Timing profile: ray, classic or fast.")
+@click.option("--busy", is_flag=True, help="Each unit's load changes every second; tells how old known loads are.")
 @click.option("--picture", type=click.Path(), help="Draw the run (.png or .svg).")
 @json_option
 @click.pass_context
 def sim(
     ctx: click.Context, units: int, seconds: float, seed: int, crash: float, loss: float, menu: str, profile: str,
-    picture: str | None, as_json: bool,
+    busy: bool, picture: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Runs a herd in virtual time: each unit with the real membership and succession, checked against the promises.
 
@@ -63,7 +64,8 @@ def sim(
 
     herd_menus, den_menu = _menus(menu, units)
     plan = HerdPlan(
-        units=units, seconds=seconds, seed=seed, crash=crash, loss=loss, faults=herd_menus, profile=profile
+        units=units, seconds=seconds, seed=seed, crash=crash, loss=loss, faults=herd_menus, profile=profile,
+        busy=busy,
     ).checked()  # fmt: skip
     if picture is None:
         result = run_herd(plan)

@@ -42,6 +42,9 @@ def report_herd(result: HerdResult) -> None:
         ]
     if result.views_equal_s is not None:
         rows.append(("views equal", f"after {result.views_equal_s:.2f} s"))
+    if result.load_age_s["p50"] is not None:
+        p50, p99 = result.load_age_s["p50"], result.load_age_s["p99"]
+        rows.append(("known load", f"{p50:.1f} s old (median), {p99:.1f} s (p99)"))
     rows += [
         ("accusations", f"{result.false_positives} false ({result.healthy_false_positives} among healthy units)"),
         ("promises", "all kept" if not result.violations else counted(result.violations, "violation")),

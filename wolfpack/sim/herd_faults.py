@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from wolfpack.sim.herd import Herd
     from wolfpack.sim.herd_unit import HerdUnit
+    from wolfpack.sim.herd_world import Herd
     from wolfpack.sim.network import Cut, Weather
 
 MENUS: Mapping[str, str] = {

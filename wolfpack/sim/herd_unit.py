@@ -36,7 +36,7 @@ from wolfpack.sim.herd_pack import Leadership, due_us
 from wolfpack.sim.kernel import US
 
 if TYPE_CHECKING:
-    from wolfpack.sim.herd import Herd
+    from wolfpack.sim.herd_world import Herd
 
 PACKET_MOST = 1400  # bytes
 NEVER_US = 1 << 62

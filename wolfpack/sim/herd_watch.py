@@ -18,8 +18,8 @@ from wolfpack.sim.herd_keeper import PACK
 from wolfpack.sim.kernel import US
 
 if TYPE_CHECKING:
-    from wolfpack.sim.herd import Herd
     from wolfpack.sim.herd_unit import HerdUnit
+    from wolfpack.sim.herd_world import Herd
 
 CHECK_ALL = 200  # units: in herds up to this size every change is checked, in bigger ones one in CHECK_EACH
 CHECK_EACH = 64
