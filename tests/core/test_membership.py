@@ -7,10 +7,12 @@ import random
 import pytest
 
 from tests.core.herd_pump import RAY, Pump
+from wolfpack.core.items import read_items
 from wolfpack.core.membership import Membership
 from wolfpack.core.membership_words import (
     LIFEGUARD,
     SWIM,
+    AddressesGiven,
     AlphaSeen,
     DeathHinted,
     Leaving,
@@ -269,3 +271,45 @@ def test_the_latest_term_reaches_all_once_and_an_older_one_nobody():
     pump.run(2.0)
     assert len(pump.alphas) == 5
     assert pump.units["u-3"].alpha_of("pack").alpha == "u-0"
+
+
+# --- what a pause, a newcomer and an unknown address cost ------------------------------------------------------------
+
+
+def test_news_is_told_after_a_forgiven_pause_as_before_it():
+    pump = den()
+    pump.freeze("u-0")
+    pump.run(0.9)
+    pump.resume("u-0")
+    pump.run(1.0)
+    pump.give("u-0", AlphaSeen("pack", 1, "u-0", 1))
+    pump.run(0.5)
+    assert len(pump.alphas) == 5
+
+
+def test_a_newcomer_tells_nobody_what_all_others_know():
+    names = tuple(f"u-{i}" for i in range(60))
+    pump = den(names=names)
+    pump.birth("new-1", knows=["u-7"])
+    since = len(pump.sent)
+    pump.run_until(pump.agree, 5.0)
+    said = [read_items(read_packet(d, 1 << 20).body) for who, _, d in pump.sent[since:] if who == "new-1" and d[6] < 6]
+    assert {record.unit for items in said for record in items.records} <= {"new-1", "u-7"}  # itself, and whom it asked
+
+
+def test_an_address_where_nobody_answers_is_called_ever_more_rarely():
+    pump = den()
+    pump.give("u-0", AddressesGiven((("NOBODY", "ghost", 3),)))
+    calls = []
+    for _ in range(3):
+        since = len(pump.sent)
+        pump.run(60.0)
+        calls.append(len([to for _, to, _ in pump.sent[since:] if to == "NOBODY"]))
+    assert calls[0] > 20
+    assert calls[2] < 9
+
+
+def test_a_machine_that_left_wants_no_tick_for_ages():
+    pump = den()
+    pump.give("u-0", Leaving())
+    assert 1e8 < pump.units["u-0"].next_wake() < 1e10

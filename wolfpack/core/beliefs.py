@@ -38,7 +38,7 @@ MEMBERS_MOST = 100_000  # alive, dead and gone; beyond it no rumour of a further
 LOST_MOST = 64  # addresses of forgotten dead units that are still called now and then
 SYNC_GAP = 5  # x gossip_s: not more often is a view asked for because of some odd news
 MANY = 0.05  # of all units, within some probe periods: many fall
-NEVER = 1e12  # seconds
+NEVER = math.inf
 
 
 class Beliefs:
@@ -47,8 +47,8 @@ class Beliefs:
     __slots__ = (
         "_alpha_table", "_due_suspicions", "_gossip_at", "_gossiped_at", "_graves", "_head_ack", "_head_gossip",
         "_head_ping", "_heal_at", "_health", "_level", "_level_at", "_limiter", "_lost", "_mark", "_news", "_orders",
-        "_purge", "_refute_above", "_rng", "_sender", "_settle_at", "_suspicions", "_sync_free_at", "address", "boot",
-        "counter", "counters", "den", "loads", "me", "options", "timing", "view",
+        "_purge", "_quiet", "_refute_above", "_rng", "_sender", "_settle_at", "_suspicions", "_sync_free_at", "address",
+        "boot", "counter", "counters", "den", "loads", "me", "options", "timing", "view",
     )  # fmt: skip
 
     def __init__(
@@ -71,6 +71,7 @@ class Beliefs:
         self._alpha_table: dict[str, AlphaRecord] = {}
         self._graves: OrderedDict[str, float] = OrderedDict()  # who died or left, beside the bits; the oldest first
         self._lost: deque[str] = deque(maxlen=LOST_MOST)
+        self._quiet = False  # what is learned now is known to all others
         self._purge = False  # more died than are remembered: the next base holds none of them
         self._level, self._level_at = 0.0, now  # how many fell lately
         # Alarms: when what is next due of each sort; NEVER: nothing is.
@@ -215,7 +216,8 @@ class Beliefs:
         self.view.put(member)
         reborn = before is None or before.boot != boot
         told = address if status is Status.ALIVE and reborn and address else None
-        if status is not Status.SUSPECT or accuser == self.me or not self._many_fall(now):
+        hearsay = status is Status.SUSPECT and accuser != self.me
+        if not self._quiet and not (hearsay and self._many_fall(now)):
             self._news.tell(Record(unit, boot, counter, status, accuser, told), self.view, self._times())
             self._wants_gossip(now)
         if before is None or before.status is not status or reborn:

@@ -43,6 +43,8 @@ from wolfpack.core.membership_words import (
 __all__ = ["Membership"]
 
 JOIN_ASKED = 3  # addresses asked for their view at once; the others are pinged one by one
+NEWCOMER = 2  # x the units known here: whoever says so many more tells no news, but what all others know
+FAR = 1e9  # seconds: when nothing is due
 GOODBYES = 3  # x fan_out packets say LEFT
 
 
@@ -215,6 +217,7 @@ class Membership(Prober):
         for address in [a for a in fresh if a not in self._seeds][:JOIN_ASKED]:
             self._ask_sync(address)
         self._seeds.update(fresh)
+        self._seed_gap_s = self.timing.probe_s
 
     def _on_hint(self, now: float, unit: str, boot: int) -> None:
         known = self.view.get(unit)
@@ -275,7 +278,9 @@ class Membership(Prober):
             )  # fmt: skip
             self._orders.append(AskSync(message.address, push))
             return
+        self._quiet = len(message.items.records) > NEWCOMER * len(self.view)
         self._take_in(now, message.items, message.address, synced=True)
+        self._quiet = False
         if message.kind is Kind.SYNC_PULL and message.digest != self.view.digest:
             same_base = message.base == self.view.base.digest and bool(self.view.base.members)
             scope = Scope.SINCE_BASE if same_base else Scope.ALL
@@ -298,7 +303,7 @@ class Membership(Prober):
     def _set_wake(self) -> None:
         self._wake = min(
             self._probe_at, self._due_probes, self._gossip_at, self._sync_at, self._due_suspicions, self._due_relays,
-            self._limiter.due, self._heal_at, self._settle_at, self._load_at,
+            self._limiter.due, self._heal_at, self._settle_at, self._load_at, FAR,
         )  # fmt: skip
 
     def _forgive(self, late: float) -> None:

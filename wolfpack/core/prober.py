@@ -20,6 +20,7 @@ from wolfpack.core.suspicion import NACK_SHARE, stretched
 from wolfpack.core.view import Member, set_bits
 
 RELAYS_MOST = 256  # probes for others under way
+SEED_GROWTH = 1.1
 HURRY = 4  # so much faster while many fall
 _NUMBERS = (1 << 32) - 1
 
@@ -27,7 +28,18 @@ _NUMBERS = (1 << 32) - 1
 class Prober(Bulletin):
     """Pings, acks and accusations of one unit."""
 
-    __slots__ = ("_due_probes", "_due_relays", "_lap", "_number", "_probe_at", "_probes", "_relays", "_seeds")
+    __slots__ = (
+        "_due_probes",
+        "_due_relays",
+        "_lap",
+        "_number",
+        "_probe_at",
+        "_probes",
+        "_relays",
+        "_seed_at",
+        "_seed_gap_s",
+        "_seeds",
+    )
 
     def __init__(self, **known: Any) -> None:
         super().__init__(**known)
@@ -36,7 +48,9 @@ class Prober(Bulletin):
         self._number = int(self._rng.random() * _NUMBERS)
         self._probes: dict[int, Probe] = {}
         self._relays: dict[int, Relay] = {}
-        self._seeds: dict[str, tuple[str, int]] = {}  # address -> unit and boot, where known
+        self._seeds: OrderedDict[str, tuple[str, int]] = OrderedDict()  # address -> unit and boot, where known
+        self._seed_at = now
+        self._seed_gap_s = self.timing.probe_s
         self._probe_at = now + self._rng.random() * self.timing.probe_s
         self._due_probes = self._due_relays = NEVER
 
@@ -51,7 +65,7 @@ class Prober(Bulletin):
         ack_s = self._own_s(self.timing.ack_s)
         hurried = self._many_fall(now) and not self._health.score
         self._probe_at = now + (period / HURRY if hurried else period)
-        if self._seeds:
+        if self._seeds and now >= self._seed_at:
             self._ping_seed(now)
         member = self._lap.next(self.view, self.me)
         if member is not None:
@@ -59,12 +73,15 @@ class Prober(Bulletin):
             self._ping(Probe(member.unit, member.address, now + ack_s, now + period, life=life))
 
     def _ping_seed(self, now: float) -> None:
-        """An address has no id until it answered: a probe of nobody in particular."""
-        address, (unit, boot) = self._seeds.popitem()
-        if not self._knows(address, unit, boot):
-            self._seeds = {address: (unit, boot), **self._seeds}
-            period = self._own_s(self.timing.probe_s)
-            self._ping(Probe("", address, NEVER, now + period, heal=True))
+        """An address has no id until it answered: a probe of nobody in particular, ever more rarely where none does."""
+        address, (unit, boot) = self._seeds.popitem(last=False)
+        if self._knows(address, unit, boot):
+            self._seed_gap_s = self.timing.probe_s
+            return
+        self._seeds[address] = (unit, boot)
+        self._seed_at = now + self._seed_gap_s
+        self._seed_gap_s = min(self.options.heal_s, self._seed_gap_s * SEED_GROWTH)
+        self._ping(Probe("", address, NEVER, now + self._own_s(self.timing.probe_s), heal=True))
 
     def _knows(self, address: str, unit: str, boot: int) -> bool:
         found = self.view.get(unit or self.view.unit_at(address) or "")
