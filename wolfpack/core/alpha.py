@@ -90,7 +90,7 @@ class Alpha:
         self._roster_at: dict[str, float] = {}  # when an entry came: its tenure runs down from then
         self._roster_version = 0
         self._peers_version = 0
-        self._spec = PackSpec(name=pack)
+        self._spec, self._spec_text = PackSpec(name=pack), ""
         self._known = False  # whether the first turn was answered
         self._draining = False
         self._demands: dict[Needs, Demand] = {}
@@ -195,7 +195,9 @@ class Alpha:
             self._newest = seq
             self._known = True
             self._demands = {needs_from_json(row.needs): self._demand(*row[1:]) for row in reply.demand}
-            self._spec, self._draining = pack_from_json(reply.spec), reply.draining
+            self._draining = reply.draining
+            if reply.spec != self._spec_text:
+                self._spec, self._spec_text = pack_from_json(reply.spec), reply.spec
             orders += self._take_roster(now, reply)
         for unit, numbers in reply.acked:
             if sent is not None:

@@ -30,6 +30,7 @@ class Hands:
         self.until = float("-inf")  # by the unit's own clock
         self.ended = 0  # tasks; the progress that membership tells
         self.evicting = False
+        self._eviction = 0
         self.stopped = False
         self.frozen = False
         self._owed: list[Callable[[], None]] = []
@@ -73,6 +74,7 @@ class Hands:
             return
         _, since = self.running.pop(job.lease_no)
         self._report(job, Cause(end), since)
+        self._maybe_evicted()
         self.pump()
 
     def _report(self, job: Job, cause: Cause, since: float | None, **fields: Any) -> None:
@@ -103,18 +105,27 @@ class Hands:
         if kill and lease_no in self.running:
             job, since = self.running.pop(lease_no)
             self._report(job, cause, since)
+            self._maybe_evicted()
             self.pump()
 
     def evict(self, grace_s: float) -> None:
+        """Nothing is started until what runs has ended, by itself or at the end of the grace."""
         self.evicting = True
+        self._eviction += 1
         self.take_back(tuple(job.lease_no for job in self.waiting))
-        self._world.kernel.after(grace_s, self._end_all)
+        self._maybe_evicted()
+        self._world.kernel.after(grace_s, self._end_all, self._eviction)
 
-    def _end_all(self) -> None:
-        for job, since in [*self.running.values()]:
-            del self.running[job.lease_no]
-            self._report(job, Cause.EVICTED, since)
-        self.evicting = False
+    def _end_all(self, eviction: int) -> None:
+        if self.evicting and eviction == self._eviction and not self.stopped:
+            for job, since in [*self.running.values()]:
+                del self.running[job.lease_no]
+                self._report(job, Cause.EVICTED, since)
+            self._maybe_evicted()
+
+    def _maybe_evicted(self) -> None:
+        if not self.running:
+            self.evicting = False
 
     def thaw(self) -> None:
         self.frozen = False

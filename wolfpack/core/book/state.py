@@ -358,13 +358,22 @@ class Pack:
     tokens_mono: float = float("-inf")
     unmet: dict[Needs, str] = field(default_factory=dict)
 
+    _told: tuple[PackSpec, str] | None = None  # the spec that was written last, and its text
+
+    @property
+    def spec_text(self) -> str:
+        """The spec as JSON: it goes out with every turn's answer, and seldom changes."""
+        if self._told is None or self._told[0] is not self.spec:
+            self._told = (self.spec, pack_to_json(self.spec))
+        return self._told[1]
+
     @property
     def name(self) -> str:
         return self.spec.name
 
     def row(self) -> PackRow:
         return PackRow(
-            self.spec.name, pack_to_json(self.spec), self.term, self.alpha, self.alpha_boot, self.turn_seq,
+            self.spec.name, self.spec_text, self.term, self.alpha, self.alpha_boot, self.turn_seq,
             self.draining, self.dropped_dead,
         )  # fmt: skip
 

@@ -15,7 +15,6 @@ from wolfpack.core.wire import Claim, DemandRow, Leases, MemberTurn, Turn, TurnR
 from wolfpack.errors import Deposed
 from wolfpack.events import AlphaCrowned, AlphaDeposed, PackScaled
 from wolfpack.model import Job, Nature, Needs, Readiness, Timing
-from wolfpack.plain import pack_to_json
 
 WAKE_PATIENCE_S = 10.0  # a wake that takes longer may wait for resources: somebody else is asked to lead
 ASK_AGAIN = 10.0  # x silence_s: who was asked to come and did not is passed over for so long
@@ -228,7 +227,7 @@ class TermDesk:
             demand=self.demand(at, pack),
             roster=self.desk.roster_since(at, roster_version) if roster_version < self._journal.roster_version else (),
             roster_version=self._journal.roster_version,
-            spec=pack_to_json(pack.spec),
+            spec=pack.spec_text,
             draining=pack.draining,
             commit_no=0,
         )
