@@ -175,14 +175,11 @@ class Pump:
 
     def agree(self) -> bool:
         """L3 and L4: everybody thinks that exactly those live who do, and that none is suspect."""
+        units = list(self.units.values())
+        if any(unit.view.digest != units[0].view.digest or unit.view.living != len(units) for unit in units):
+            return False
         living = set(self.units)
-        return (
-            all(
-                {m.unit for m in unit.view if m.lives} == living and not unit.view.suspects
-                for unit in self.units.values()
-            )
-            and len({unit.view.digest for unit in self.units.values()}) == 1
-        )
+        return all({m.unit for m in u.view if m.lives} == living and not u.view.suspects for u in units)
 
     def story(self) -> dict[str, dict[str, str]]:
         return {who: {m.unit: f"{m.status.name} {m.boot}.{m.counter}" for m in u.view} for who, u in self.units.items()}

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from tests.core.herd_pump import RAY, Pump
-from wolfpack.core.items import read_items
+from wolfpack.core.items import Bitmap, Writer, read_items
 from wolfpack.core.membership import Membership
 from wolfpack.core.membership_words import (
     LIFEGUARD,
@@ -25,7 +25,7 @@ from wolfpack.core.membership_words import (
     Status,
     Ticked,
 )
-from wolfpack.core.packets import Kind, read_packet
+from wolfpack.core.packets import Kind, Sender, den_mark, read_packet, write_head, write_sender
 from wolfpack.core.suspicion import all_know_bound, time_to_dead_bound
 from wolfpack.core.view import Base, Member, View
 
@@ -313,3 +313,42 @@ def test_a_machine_that_left_wants_no_tick_for_ages():
     pump = den()
     pump.give("u-0", Leaving())
     assert 1e8 < pump.units["u-0"].next_wake() < 1e10
+
+
+# --- many at once ----------------------------------------------------------------------------------------------------
+
+
+def test_many_deaths_travel_as_bits_and_all_agree_soon():
+    names = tuple(f"u-{i}" for i in range(160))
+    pump = den(names=names)
+    for name in names[:48]:
+        pump.crash(name)
+    since = len(pump.sent)
+    assert pump.run_until(pump.agree, 30.0) < 7.0
+    said = [read_items(read_packet(data).body) for _, _, data in pump.sent[since:] if data[6] < Kind.SYNC_ASK]
+    assert sum(len(items.bitmaps) for items in said) > 100
+
+
+def test_bits_of_another_base_kill_nobody_and_are_answered_with_a_sync():
+    pump = den()
+    strange = Base(Member(name, name.upper(), 1) for name in ("u-1", "u-2", "x-1", "x-2", "x-3"))
+    writer = Writer(write_head(den_mark("timber"), Kind.GOSSIP, 0, write_sender(Sender("u-1", 1, 0))))
+    assert writer.bitmap(Bitmap(strange.digest, 0, b"\x1e"))
+    since = len(pump.sent)
+    pump.give("u-0", PacketHeard("U-1", writer.done()))
+    assert pump.agree()
+    assert pump.units["u-0"].counters["other_base"] == 1
+    assert kinds(pump, since) == [Kind.SYNC_ASK]
+
+
+def test_views_settle_on_one_base_when_nothing_happens():
+    names = tuple(f"u-{i}" for i in range(70))
+    pump = den(names=names, options=MembershipOptions(settle_s=3.0))
+    pump.crash("u-69")
+    pump.birth("new-1", knows=["u-0"])
+    pump.run_until(pump.agree, 20.0)
+    pump.run(8.0)
+    assert len({id(unit.view.base) for unit in pump.units.values()}) == 1
+    assert not any(unit.view.differs for unit in pump.units.values())
+    pump.crash("u-5")
+    pump.run_until(pump.agree, 20.0)

@@ -154,6 +154,8 @@ def test_S06_even_a_death_that_is_forgotten_is_healed():
     for name in FIVE:
         pump.birth(name, knows=FIVE)
     pump.run_until(pump.agree, 10.0)
+    pump.run(10.0)
+    assert not any(unit._seeds for unit in pump.units.values())  # they would find each other by these
     side = {"u-0", "u-1"}
     pump.cut = lambda source, to: (source in side) != (to in side)
     pump.run_until(lambda: pump.units["u-0"].view.living == 2 and pump.units["u-4"].view.living == 3, 60.0)
