@@ -145,15 +145,8 @@ def test_a_late_tick_moves_deadlines_and_queued_packets_come_first():
     assert not unit.view.suspects
     assert unit.health == 1
     assert unit.next_wake() == pytest.approx(late + RAY.ack_s)
-    number = ping.data[7:11]
-    ack = (
-        ping.data[:6]
-        + bytes((Kind.ACK,))
-        + number
-        + bytes((2 + len(ping.to),))
-        + b"\x01\x00"
-        + ping.to.lower().encode()
-    )
+    sender = write_sender(Sender(ping.to.lower(), 1, 0))
+    ack = write_head(den_mark("timber"), Kind.ACK, read_packet(ping.data).number, sender)
     unit.step(late + 0.001, PacketHeard(ping.to, ack))
     assert unit.health == 0
     unit.step(late + 10.0, Ticked())
