@@ -83,8 +83,9 @@ class Process:
 
     def at_clock(self, when: float, what: Callable[..., object], *args: Any) -> None:
         """Runs `what(*args)` when its own clock shows this, never early, whatever state the process is in."""
+        kernel = self.world.kernel
         world_when = self._clock_at + (when - self._clock_s) / self._clock_rate if self._skewed else when
-        self.world.kernel.at_us(int(world_when * US) + 1, what, *args)
+        kernel.at_us(max(int(world_when * US), kernel.now_us) + 1, what, *args)  # later than now, so that time goes on
 
     def after(self, delay_s: float, what: Callable[[], object]) -> None:
         """Later, by its own clock."""
@@ -149,7 +150,8 @@ class Process:
             return  # an earlier hello was answered too
         rng = self.world.kernel.stream("brain", self.card.unit, self.boot)
         self.brain = Brain(
-            card=self.card, boot=self.boot, where=where, timing=self.world.timing, rng=rng, now=self.now
+            card=self.card, boot=self.boot, where=where, timing=self.world.timing, rng=rng, now=self.now,
+            gossip=self.world.gossips,
         )  # fmt: skip
         if self.world.gossips:
             self.gossip = Gossip(self)
@@ -206,6 +208,8 @@ class Process:
                 self.gossip.hint(event.unit, event.boot)
             self.world.kernel.mix(f"{self.name} {type(event).__name__}")
             self._carry_out(self.brain.step(self.now, event))
+            if self.gossip is not None and not self.dead:
+                self.gossip.tell_alpha(self.brain.leadership)
 
     def _set_timer(self) -> None:
         assert self.brain is not None
