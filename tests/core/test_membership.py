@@ -7,7 +7,7 @@ import random
 import pytest
 
 from tests.core.herd_pump import RAY, Pump
-from wolfpack.core.items import Bitmap, Writer, read_items
+from wolfpack.core.items import Bitmap, Record, Writer, read_items
 from wolfpack.core.membership import Membership
 from wolfpack.core.membership_words import (
     LIFEGUARD,
@@ -19,6 +19,7 @@ from wolfpack.core.membership_words import (
     Load,
     LoadChanged,
     MembershipOptions,
+    Order,
     PacketHeard,
     SendPacket,
     Stalled,
@@ -134,23 +135,62 @@ def test_who_leaves_is_known_to_have_left_and_says_nothing_more():
     assert pump.units["u-2"].step(pump.now, Ticked()) == []
 
 
-def test_a_late_tick_moves_deadlines_and_queued_packets_come_first():
+def alone() -> Membership:
+    """One machine that thinks it lives among five."""
     base = Base(Member(name, name.upper(), 1) for name in FIVE)
-    unit = Membership(
+    return Membership(
         me="u-0", boot=1, address="U-0", den="timber", timing=RAY, rng=random.Random(1), now=0.0, view=View(base)
     )
-    ping = next(o for o in unit.step(unit.next_wake(), Ticked()) if isinstance(o, SendPacket))
+
+
+def packets(orders: list[Order]) -> list[SendPacket]:
+    return [order for order in orders if isinstance(order, SendPacket)]
+
+
+def ack_of(ping: SendPacket) -> PacketHeard:
+    sender = write_sender(Sender(ping.to.lower(), 1, 0))
+    return PacketHeard(ping.to, write_head(den_mark("timber"), Kind.ACK, read_packet(ping.data).number, sender))
+
+
+def test_a_late_tick_moves_deadlines_and_queued_packets_come_first():
+    unit = alone()
+    ping = packets(unit.step(unit.next_wake(), Ticked()))[0]
     late = unit.next_wake() + 30.0
     unit.step(late, Ticked())
     assert not unit.view.suspects
     assert unit.health == 1
     assert unit.next_wake() == pytest.approx(late + RAY.ack_s)
-    sender = write_sender(Sender(ping.to.lower(), 1, 0))
-    ack = write_head(den_mark("timber"), Kind.ACK, read_packet(ping.data).number, sender)
-    unit.step(late + 0.001, PacketHeard(ping.to, ack))
+    unit.step(late + 0.001, ack_of(ping))
     assert unit.health == 0
     unit.step(late + 10.0, Ticked())
     assert not unit.view.suspects
+
+
+def test_an_ack_that_is_no_defence_yet_gives_a_suspect_its_time_again():
+    unit = alone()
+    ping = packets(unit.step(0.001, DeathHinted("u-3", 1)))[0]
+    assert ping.to == "U-3"
+    assert unit._suspicions["u-3"].deadline == pytest.approx(6.001)
+    unit.step(0.1, ack_of(ping))
+    assert unit.view.get("u-3").status is SUSPECT
+    assert unit._suspicions["u-3"].deadline == pytest.approx(6.1)
+
+
+def test_who_defended_itself_during_a_probe_is_not_accused_for_it():
+    unit = alone()
+    ping = packets(unit.step(unit.next_wake(), Ticked()))[0]
+    writer = Writer(write_head(den_mark("timber"), Kind.GOSSIP, 0, write_sender(Sender("u-9", 1, 0))))
+    assert writer.record(Record(ping.to.lower(), 1, 1, ALIVE))
+    now = unit.next_wake()
+    unit.step(now, PacketHeard("U-9", writer.done()))
+    for _ in range(40):
+        now = unit.next_wake()
+        if now > 1.2:
+            break
+        for order in packets(unit.step(now, Ticked())):
+            if order.to != ping.to and read_packet(order.data).kind is Kind.PING:
+                unit.step(now + 0.001, ack_of(order))
+    assert unit.view.get(ping.to.lower()) == Member(ping.to.lower(), ping.to, 1, 1)
 
 
 # --- load ----------------------------------------------------------------------------------------------------------

@@ -48,10 +48,9 @@ class MembershipOptions:
     local_health_probe, local_health_suspicion, buddy: the three parts of Lifeguard (Dadgar et al. 2018): a slow unit
     stretches its own probes; a suspicion is shortened by confirmations; a suspect is told so in every ping. All three
     off is plain SWIM. helpers_confirm: a helper that heard nothing either confirms a suspicion. hearsay_timers: whoever
-    is told of a suspect times it too; otherwise only accusers do. limit_refutations: coalesce them.
-    bitmaps: many deaths travel as one bitmap. hurry: while many fall, probe faster,
-    and pass no suspicions of others on. forgive_pauses: a tick that comes
-    late moves all deadlines.
+    is told of a suspect times it too; otherwise only accusers do. limit_refutations: coalesce them. bitmaps: many
+    deaths travel as one bitmap. hurry: while many fall, probe faster, and pass no suspicions of others on.
+    forgive_pauses: a tick that comes late moves all deadlines.
     """
 
     local_health_probe: bool = True
