@@ -1,6 +1,6 @@
 """Membership in a simulated den: each process runs the real machine beside its brain, as the Ray driver does.
 
-There it advises and decides nothing; so here it is only watched. At every change: I9 (only the owner raises its
+It advises the brain and decides nothing, and is watched. At every change: I9 (only the owner raises its
 incarnation), I10 (a view of one unit only moves up) and I11 (a packet fits 1400 bytes). Once faults stopped: no living
 unit stays DEAD (L3), all views are equal, and true (L4).
 """
@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, assert_never
 
+from wolfpack.core import errands as e
 from wolfpack.core.book import Book
 from wolfpack.core.membership import Membership
 from wolfpack.core.membership_words import (
     AddressesGiven,
     AlphaHeard,
+    AlphaSeen,
     AnswerSync,
     AskSync,
     DeathHinted,
@@ -26,6 +28,7 @@ from wolfpack.core.membership_words import (
     PacketHeard,
     SendPacket,
     Stalled,
+    Status,
     StatusChanged,
     SyncAnswered,
     SyncAsked,
@@ -54,6 +57,7 @@ class Gossip:
             rng=self._world.kernel.stream("membership", unit, boot), now=process.now,
         )  # fmt: skip
         self._standing: dict[str, tuple[int, int, int]] = {}
+        self._alpha_told: tuple[str, int, str, int] | None = None
         self._tickets: dict[int, str] = {}
         self._ticket = self._timer = 0
         self._due = float("inf")  # of the tick that is set
@@ -107,6 +111,12 @@ class Gossip:
         capacity = self._process.card.hands.concurrency
         self.step(LoadChanged(Load(leases=leases, queued=queued, capacity=capacity, progress=progress)))
 
+    def tell_alpha(self, known: tuple[str, int, str, int] | None) -> None:
+        """Who leads the pack of this unit, as its brain knows."""
+        if known is not None and known != self._alpha_told:
+            self._alpha_told = known
+            self.step(AlphaSeen(*known))
+
     def leave(self) -> None:
         self.step(Leaving())
 
@@ -133,12 +143,19 @@ class Gossip:
             case StatusChanged(unit, boot, status, reason):
                 self._check(unit)
                 world.tell(self._process.name, f"holds {unit}#{boot} {status.name}: {reason}")
+                if status is not Status.SUSPECT:
+                    self._advise(e.ViewChanged(unit=unit, boot=boot, lives=status is Status.ALIVE))
             case Stalled(unit, boot, stalled):
                 world.tell(self._process.name, f"holds {unit}#{boot} {'stalled' if stalled else 'at work again'}")
-            case AlphaHeard():
-                pass  # with a keeper, rows say who leads
+                if (unit, boot) == (me, self._process.boot):
+                    self._advise(e.StallJudged(stalled=stalled))
+            case AlphaHeard(pack, term, alpha, boot):
+                self._advise(e.AlphaTold(pack=pack, term=term, alpha=alpha, boot=boot))
             case _:
                 assert_never(order)
+
+    def _advise(self, advice: e.Event) -> None:
+        self._process.after(0.0, lambda: self._process.step(advice))
 
     def asked(self, asker: str, data: bytes) -> None:
         self._ticket += 1
