@@ -18,7 +18,8 @@ import wolfpack
 from tests.ray import work
 from tests.ray.support import cards, wait_until
 from tests.ray.test_succession_on_ray import frozen, get_alpha, members
-from wolfpack.core.packets import PACKET_MOST, den_mark
+from wolfpack.core.items import PACKET_MOST
+from wolfpack.core.packets import den_mark
 from wolfpack.errors import CallerError, DenUnreachable, Malformed, TaskTimeout, UnknownName
 from wolfpack.model import PROFILES, Cause, HandsSpec, PackSpec, Readiness
 from wolfpack.pack import Den, UnitSeen

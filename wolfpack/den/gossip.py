@@ -25,6 +25,7 @@ from typing import Any, assert_never
 
 from ray.exceptions import ActorDiedError, RayActorError, RayTaskError
 
+from wolfpack.core.items import PACKET_MOST
 from wolfpack.core.membership import Membership
 from wolfpack.core.membership_words import (
     AddressesGiven,
@@ -47,7 +48,7 @@ from wolfpack.core.membership_words import (
     SyncAsked,
     Ticked,
 )
-from wolfpack.core.packets import PACKET_MOST, SYNC_MOST
+from wolfpack.core.packets import SYNC_MOST
 from wolfpack.core.shapes import check_names
 from wolfpack.den.handles import Handles, KeeperGone, PeerGone
 from wolfpack.errors import LedgerUnavailable, Malformed

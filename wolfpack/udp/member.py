@@ -25,6 +25,7 @@ from types import TracebackType
 from typing import Self
 
 from wolfpack.core.bulletin import check_load
+from wolfpack.core.items import NAME_MOST
 from wolfpack.core.membership import Membership
 from wolfpack.core.membership_words import (
     AddressesGiven,
@@ -45,7 +46,6 @@ from wolfpack.core.membership_words import (
     SyncAsked,
     Ticked,
 )
-from wolfpack.core.packets import NAME_MOST
 from wolfpack.errors import CallerError, unknown_name
 from wolfpack.model import PROFILES, Timing
 from wolfpack.udp.addresses import find_place, format_place, resolve, split_address

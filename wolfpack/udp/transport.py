@@ -23,7 +23,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from wolfpack.core.packets import PACKET_MOST
+from wolfpack.core.items import PACKET_MOST
 from wolfpack.errors import OperatorError
 from wolfpack.udp.addresses import find_place, format_place, resolve
 from wolfpack.udp.seal import Seal, Use
