@@ -13,11 +13,13 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
+from matplotlib.ticker import ScalarFormatter
 
 from wolfpack.errors import CallerError
 from wolfpack.sim.herd import Herd, HerdResult
 
 LOOKS = 240  # in a run
+TRAFFIC_POINTS = 120
 ROWS_MOST = 200  # deaths that get a row each; more are sampled evenly
 INK, FAINT, BLUE, ORANGE, VERMILION, GREEN = "#222222", "#666666", "#0072B2", "#E69F00", "#D55E00", "#009E73"
 ENDINGS = (".png", ".svg")
@@ -42,8 +44,7 @@ class Recorder:
 
     def __init__(self) -> None:
         self.times: list[float] = []
-        self.known: list[dict[tuple[str, int], int]] = []
-        self.living: list[int] = []
+        self.known: list[dict[tuple[str, int], float]] = []  # share of the living that know, of each death
         self.packets: list[int] = []
         self.bytes: list[int] = []
         self.wrong: list[int] = []
@@ -52,8 +53,9 @@ class Recorder:
 
     def look(self, herd: Herd) -> None:
         self.times.append(herd.kernel.now)
-        self.known.append({key: death.count for key, death in herd.watch.deaths.items()})
-        self.living.append(herd.living)
+        watch = herd.watch
+        known = {key: death.count / max(1, herd.living) for key, death in watch.open.items()}
+        self.known.append({**known, **{key: 1.0 for key, death in watch.deaths.items() if death.all_us is not None}})
         self.packets.append(herd.packets + herd.syncs)
         self.bytes.append(herd.bytes)
         self.wrong.append(herd.watch.false_positives)
@@ -75,8 +77,8 @@ def draw(seen: Recorder, result: HerdResult, path: str | Path, *, size: tuple[fl
         CallerError: no picture can be written there.
     """
     target = picture_path(path)
-    figure = Figure(figsize=size, layout="constrained")
     deaths = sorted({key for known in seen.known for key in known}, key=lambda key: _died_at(seen, key))
+    figure = Figure(figsize=size if deaths else (size[0], size[1] * 0.6), layout="constrained")
     ratios = [3.2 if deaths else 0.01, 1.4, 1.4]
     top, middle, bottom = figure.subplots(3, 1, sharex=True, height_ratios=ratios)
     if deaths:
@@ -117,9 +119,8 @@ def _died_at(seen: Recorder, key: tuple[str, int]) -> tuple[float, str]:
 
 
 def _shares(seen: Recorder, key: tuple[str, int]) -> list[float]:
-    """Look by look, the share of the living that knew of this death; before it there is nothing to know."""
-    looks = zip(seen.known, seen.living, strict=True)
-    return [min(1.0, known[key] / living) if key in known else float("nan") for known, living in looks]
+    """Look by look, the share of the living that knew of this death; nothing before it, nor when its next boot came."""
+    return [known.get(key, float("nan")) for known in seen.known]
 
 
 def _draw_deaths(figure: Figure, axes: Axes, seen: Recorder, deaths: list[tuple[str, int]]) -> None:
@@ -144,6 +145,7 @@ def _draw_views(axes: Axes, seen: Recorder) -> None:
     axes.step(seen.times, seen.digests, where="post", color=BLUE, linewidth=1.4, label="different views")
     axes.step(seen.times, seen.wrong, where="post", color=VERMILION, linewidth=1.4, ls="--", label="false accusations")
     axes.set_yscale("symlog", linthresh=1)
+    axes.yaxis.set_major_formatter(ScalarFormatter())
     axes.set_ylim(bottom=0)
     axes.set_ylabel("count", color=INK, fontsize=9)
     axes.legend(loc="lower right", bbox_to_anchor=(1.0, 0.98), fontsize=8, frameon=False, ncols=2, borderpad=0.1)
@@ -152,13 +154,16 @@ def _draw_views(axes: Axes, seen: Recorder) -> None:
 
 def _draw_traffic(axes: Axes, seen: Recorder, units: int) -> None:
     times, rates, sizes = [], [], []
+    window_s = max(1.0, seen.times[-1] / TRAFFIC_POINTS)
+    before = 0
     for at in range(1, len(seen.times)):
-        passed = seen.times[at] - seen.times[at - 1]
-        if passed <= 0:
+        passed = seen.times[at] - seen.times[before]
+        if passed < window_s - 1e-6:
             continue
         times.append(seen.times[at])
-        rates.append((seen.packets[at] - seen.packets[at - 1]) / passed / units)
-        sizes.append((seen.bytes[at] - seen.bytes[at - 1]) / passed / units / 1024)
+        rates.append((seen.packets[at] - seen.packets[before]) / passed / units)
+        sizes.append((seen.bytes[at] - seen.bytes[before]) / passed / units / 1024)
+        before = at
     axes.plot(times, rates, color=GREEN, linewidth=1.4, label="messages a unit and second")
     axes.plot(times, sizes, color=ORANGE, linewidth=1.4, ls="--", label="KiB a unit and second")
     axes.set_ylim(bottom=0)
