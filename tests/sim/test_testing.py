@@ -1,5 +1,6 @@
 """The public face: what users write in their own tests."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,8 @@ from wolfpack.core.book.tasks import TaskDesk
 from wolfpack.errors import UnknownName
 from wolfpack.testing import ALPHA, Draft, Fault, FaultKind, World, keep_promises, plan_for, task, wolves
 
-PACK_YAML = Path(__file__).parents[2] / "pack.yaml"
+ROOT = Path(__file__).parents[2]
+PACK_YAML = ROOT / "pack.yaml"
 
 
 def test_a_den_described_by_a_file_keeps_its_promises_whatever_fails() -> None:
@@ -49,3 +51,15 @@ def test_a_world_can_be_steered_by_hand() -> None:
     world.crash(world.alpha("p") or "")
     world.settle()
     assert world.done(ids)
+
+
+def test_the_tests_that_the_manual_shows_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    manual = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(from wolfpack\.testing .*?)```", manual, re.DOTALL)
+    monkeypatch.chdir(ROOT)
+    names: dict[str, object] = {}
+    exec(code, names)
+    shown = [each for name, each in names.items() if name.startswith("test_") and callable(each)]
+    assert len(shown) == 2
+    for one in shown:
+        one()

@@ -98,13 +98,13 @@ class Hands:
             self.waiting.remove(job)
             self._report(job, Cause.RETURNED, None)
 
-    def cancel(self, lease_no: int, *, kill: bool, cause: Cause) -> None:
+    def cancel(self, lease_no: int, *, kill: bool, cause: Cause, text: str = "") -> None:
         for job in [job for job in self.waiting if job.lease_no == lease_no]:
             self.waiting.remove(job)
-            self._report(job, cause, None)
+            self._report(job, cause, None, text=text)
         if kill and lease_no in self.running:
             job, since = self.running.pop(lease_no)
-            self._report(job, cause, since)
+            self._report(job, cause, since, text=text)
             self._maybe_evicted()
             self.pump()
 

@@ -338,8 +338,8 @@ class Process:
                 self.hands.pump()
             case e.TakeBack(lease_nos=lease_nos):
                 self.hands.take_back(lease_nos)
-            case e.CancelJob(lease_no=lease_no, kill=kill, cause=cause):
-                self.hands.cancel(lease_no, kill=kill, cause=Cause(cause))
+            case e.CancelJob(lease_no=lease_no, kill=kill, cause=cause, text=text):
+                self.hands.cancel(lease_no, kill=kill, cause=Cause(cause), text=text)
             case e.Evict(grace_s=grace_s):
                 self.hands.evict(grace_s)
             case e.LeaveDayJob(grace_s=grace_s):
