@@ -14,9 +14,12 @@ from wolfpack.core.book.terms import TermDesk
 from wolfpack.core.book.units import UnitDesk
 from wolfpack.core.member import Brain
 from wolfpack.core.membership import Membership
+from wolfpack.core.rows import Writes
 from wolfpack.core.succession import Succession
 from wolfpack.core.view import View
+from wolfpack.core.wire import Turn
 from wolfpack.errors import Deposed
+from wolfpack.sim.checks import BrokenPromise
 from wolfpack.sim.den_run import play
 from wolfpack.sim.faults import ALPHA, FaultKind, draw_faults
 from wolfpack.sim.plan import DenPlan
@@ -103,6 +106,76 @@ def raise_the_counters_of_others(patch: Patch) -> None:
     patch.setattr(View, "put", lambda self, member: put(self, member._replace(counter=member.counter + 7)))
 
 
+def let_views_go_back(patch: Patch) -> None:
+    put = View.put
+    patch.setattr(View, "put", lambda self, member: put(self, member._replace(counter=max(0, member.counter - 1))))
+
+
+def grant_more_than_asked(patch: Patch) -> None:
+    grant_of = TaskDesk.grant
+
+    def careless(self: Any, at: Any, pack: Any, parked: Any) -> Any:
+        asks = parked.asks
+        parked.asks = {unit: ask + 5 for unit, ask in asks.items()}
+        try:
+            return grant_of(self, at, pack, parked)
+        finally:
+            parked.asks = asks
+
+    patch.setattr(TaskDesk, "grant", careless)
+
+
+def take_a_term_back(patch: Patch) -> None:
+    vacate = TermDesk.vacate
+
+    def careless(self: Any, at: Any, pack: Any, reason: str) -> None:
+        vacate(self, at, pack, reason)
+        pack.term -= 1
+
+    patch.setattr(TermDesk, "vacate", careless)
+
+
+def grant_a_term_twice(patch: Patch) -> None:
+    claim_of = TermDesk.claim
+
+    def careless(self: Any, at: Any, claim: Any) -> Any:
+        verdict = claim_of(self, at, claim)
+        pack = self._packs[claim.pack]
+        if verdict.granted and pack.term > 1:
+            pack.term -= 1
+            return self._grant(pack)
+        return verdict
+
+    patch.setattr(TermDesk, "claim", careless)
+
+
+def wake_an_older_boot(patch: Patch) -> None:
+    wake = UnitDesk.wake
+
+    def careless(self: Any, at: Any, unit: Any, pack: Any, reason: str) -> None:
+        unit.boot -= 2 if unit.boot > 0 else 0
+        wake(self, at, unit, pack, reason)
+
+    patch.setattr(UnitDesk, "wake", careless)
+
+
+def refuse_all_claims_but_the_first(patch: Patch) -> None:
+    claim_of = TermDesk.claim
+
+    def careless(self: Any, at: Any, claim: Any) -> Any:
+        pack = self._packs[claim.pack]
+        return claim_of(self, at, claim) if pack.term == 0 else self._refuse(pack, "no")
+
+    patch.setattr(TermDesk, "claim", careless)
+
+
+def lease_nothing_after_a_while(patch: Patch) -> None:
+    grant_of = TaskDesk.grant
+    patch.setattr(
+        TaskDesk, "grant", lambda self, at, pack, parked: grant_of(self, at, pack, parked) if at.mono < 7.0 else {}
+    )
+
+
 def send_long_packets(patch: Patch) -> None:
     message = Membership._send
     patch.setattr(Membership, "_send", lambda self, to, head, unit=None: message(self, to, head + bytes(1500), unit))
@@ -127,11 +200,18 @@ TROUBLE = (
         (never_lose_a_unit, "L2"),
         (raise_something, "bug"),
         (raise_the_counters_of_others, "I9"),
+        (let_views_go_back, "I10"),
         (send_long_packets, "I11"),
+        (grant_more_than_asked, "I12"),
+        (take_a_term_back, "I2"),
+        (grant_a_term_twice, "I4"),
+        (wake_an_older_boot, "I8"),
+        (refuse_all_claims_but_the_first, "L1"),
+        (lease_nothing_after_a_while, "L6"),
     ],
 )
 def test_a_broken_rule_is_found(monkeypatch: Patch, rule: Callable[[Patch], None], promise: str) -> None:
-    trouble = (*TROUBLE, fault(9.0, K.SILENT_CRASH, "grey-1"))
+    trouble = (*TROUBLE, fault(9.0, K.SILENT_CRASH, "grey-1"), fault(12.0, K.CRASH, ALPHA))
     whole = plan(*trouble, units=4)
     assert None is play(whole).violation
     rule(monkeypatch)
@@ -193,6 +273,13 @@ def test_delta_debugging_leaves_what_is_needed_and_nothing_else(needed: set[int]
 
     assert sorted(needed) == smallest(list(range(20)), fails)
     assert len(tried) <= trials
+
+
+def test_two_writers_of_one_term_are_found() -> None:
+    world = start().world
+    turns = [Turn("a", 1, unit, 1, 99, (), (), (), 0, (), None, 0) for unit in ("grey-0", "grey-1")]
+    with pytest.raises(BrokenPromise, match="I1: term 1 of a was written by"):
+        world.checks.on_commit(world.keeper, Writes(), turns, {})
 
 
 def test_two_boots_that_both_live_when_all_is_quiet_are_found(monkeypatch: Patch) -> None:
