@@ -97,6 +97,13 @@ def test_helpers_reach_a_unit_that_the_prober_cannot():
     assert Kind.PING_REQ in kinds(pump)
 
 
+def test_another_unit_at_the_address_of_a_dead_one_does_not_keep_it_alive():
+    pump = den()
+    pump.crash("u-1")
+    pump.at_address["U-1"] = "u-2"
+    pump.run_until(lambda: all(u.view.get("u-1").status is DEAD for u in pump.units.values()), all_know_bound(RAY, 5))
+
+
 def test_an_accuser_whose_helpers_heard_nothing_needs_no_news_for_a_short_suspicion():
     pump = den(names=tuple(f"u-{i}" for i in range(10)))
     pump.crash("u-1")

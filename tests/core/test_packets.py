@@ -55,12 +55,12 @@ def sizes(*records: Record) -> list[int]:
 def test_an_idle_ping_of_a_short_name_is_twenty_bytes():
     data = write_head(MARK, Kind.PING, 7, ME)
     assert len(data) == 20
-    assert read_packet(data) == (Kind.PING, 7, Sender("grey-1", 3, 4), "", b"")
+    assert read_packet(data) == (Kind.PING, 7, Sender("grey-1", 3, 4), "", b"", "")
 
 
-def test_a_ping_request_names_its_target():
-    data = write_head(MARK, Kind.PING_REQ, 2**32 - 1, ME, "10.0.0.7:4000")
-    assert read_packet(data)[:4] == (Kind.PING_REQ, 2**32 - 1, Sender("grey-1", 3, 4), "10.0.0.7:4000")
+def test_a_ping_request_names_its_target_and_who_must_answer_there():
+    data = write_head(MARK, Kind.PING_REQ, 2**32 - 1, ME, "10.0.0.7:4000", "grey-9")
+    assert read_packet(data) == (Kind.PING_REQ, 2**32 - 1, Sender("grey-1", 3, 4), "10.0.0.7:4000", b"", "grey-9")
 
 
 def test_a_record_takes_at_most_ten_bytes_once_its_word_is_said():

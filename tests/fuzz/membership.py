@@ -8,6 +8,7 @@ import random
 from tests.core.herd_pump import Pump
 from tests.fuzz.fuzzer import spoil_bytes
 from wolfpack.core.anti_entropy import read_message
+from wolfpack.core.items import PACKET_MOST, read_items
 from wolfpack.core.membership_words import (
     AlphaSeen,
     Event,
@@ -18,7 +19,7 @@ from wolfpack.core.membership_words import (
     SyncAnswered,
     SyncAsked,
 )
-from wolfpack.core.packets import PACKET_MOST, SYNC_MOST, den_mark, read_items, read_packet
+from wolfpack.core.packets import SYNC_MOST, den_mark, read_packet
 from wolfpack.core.view import Member
 
 UNITS = tuple(f"grey-{number}" for number in range(5))

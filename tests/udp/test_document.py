@@ -8,8 +8,9 @@ from collections import Counter
 import pytest
 
 from tests.ray.support import ROOT
+from wolfpack.core.items import LoadRecord, Record, Writer
 from wolfpack.core.membership_words import Load, Status
-from wolfpack.core.packets import Kind, LoadRecord, Record, Sender, Writer, den_mark, write_head, write_sender
+from wolfpack.core.packets import Kind, Sender, den_mark, write_head, write_sender
 from wolfpack.core.suspicion import suspicion_max_s, suspicion_min_s
 from wolfpack.model import PROFILES
 

@@ -139,7 +139,7 @@ class Membership(Prober):
             self.counters["foreign"] += 1
             return
         try:
-            kind, number, sender, target, body = read_packet(data)
+            kind, number, sender, target, body, whom = read_packet(data)
             items = read_items(body) if body else None
         except ValueError:
             self.counters["malformed"] += 1
@@ -153,7 +153,7 @@ class Membership(Prober):
         elif kind is Kind.ACK:
             self._on_ack(now, number, sender, source)
         elif kind is Kind.PING_REQ:
-            self._on_ping_req(now, number, source, target)
+            self._on_ping_req(now, number, source, target, whom)
         elif kind is Kind.NACK:
             probe = self._probes.get(number)
             if probe is not None and source in probe.asked:

@@ -4,7 +4,7 @@
     6   kind                     1
     7   number                   4: of the ping; an ack and a nack repeat it
     11  sender                   length, then boot, counter and name
-    ..  target                   of PING_REQ only: its address
+    ..  target, whom             of PING_REQ only: an address, and the unit that must answer there (S03)
     ..  items                    until the end, see `items`
 
 Everything that comes in may be hostile: `read_packet` raises ValueError before anything is used.
@@ -53,6 +53,7 @@ class Packet(NamedTuple):
     sender: Sender
     target: str  # of PING_REQ
     body: bytes  # where items start, for `read_items`; empty: none
+    whom: str  # of PING_REQ: addresses are used again, and another unit's answer proves nothing; empty: not yet known
 
 
 def den_mark(den: str) -> bytes:
@@ -68,9 +69,9 @@ def write_sender(sender: Sender) -> bytes:
     return bytes((len(data),)) + data
 
 
-def write_head(mark: bytes, kind: Kind, number: int, sender: bytes, target: str = "") -> bytes:
+def write_head(mark: bytes, kind: Kind, number: int, sender: bytes, target: str = "", whom: str = "") -> bytes:
     head = mark + bytes((kind,)) + number.to_bytes(4, "big") + sender
-    return head + text_bytes(target) if kind is Kind.PING_REQ else head
+    return head + text_bytes(target) + text_bytes(whom) if kind is Kind.PING_REQ else head
 
 
 _senders: dict[bytes, Sender] = {}
@@ -105,9 +106,11 @@ def read_packet(data: bytes, most: int = PACKET_MOST) -> Packet:
         if end > size:
             raise ValueError("a packet that is cut off")
         sender = _read_sender(data[12:end])
-        target = ""
+        target = whom = ""
         if kind is Kind.PING_REQ:
             target, end = read_text(data, end)
+            whom, end = read_text(data, end)
     except (IndexError, KeyError) as exc:
         raise ValueError("not a packet") from exc
-    return Packet(kind, int.from_bytes(data[7:11], "big"), sender, target, data[end:] if end < size else b"")
+    body = data[end:] if end < size else b""
+    return Packet(kind, int.from_bytes(data[7:11], "big"), sender, target, body, whom)

@@ -97,7 +97,7 @@ class Prober(Bulletin):
                     self._probe_failed(now, probe)
             elif now >= probe.due:
                 helpers = pick(self.view, self._rng, self.timing.helpers, (self.me, probe.unit))
-                head = write_head(self._mark, Kind.PING_REQ, number, self._sender, probe.address)
+                head = write_head(self._mark, Kind.PING_REQ, number, self._sender, probe.address, probe.unit)
                 for helper in helpers:
                     self._send(helper.address, head, helper.unit)
                 probe.asked = tuple(helper.address for helper in helpers)
@@ -153,8 +153,9 @@ class Prober(Bulletin):
     def _on_ack(self, now: float, number: int, sender: Sender, source: str) -> None:
         probe = self._probes.get(number)
         if probe is None:
-            relay = self._relays.pop(number, None)
-            if relay is not None:
+            relay = self._relays.get(number)
+            if relay is not None and relay.whom in ("", sender.unit):
+                del self._relays[number]
                 self._send(relay.asker, write_head(self._mark, Kind.ACK, relay.number, self._sender))
             return
         direct = sender.unit == probe.unit or not probe.unit
@@ -174,13 +175,13 @@ class Prober(Bulletin):
                 self._on_vote(now, vote)
                 self._say_vote(now, vote)  # again at each ack: above all its subject must hear of it
 
-    def _on_ping_req(self, now: float, number: int, source: str, target: str) -> None:
+    def _on_ping_req(self, now: float, number: int, source: str, target: str, whom: str) -> None:
         if len(self._relays) >= RELAYS_MOST:
             self.counters["too_many_relays"] += 1
             return
         own = self._next_number()
         nack_at = now + NACK_SHARE * self.timing.ack_s
-        relay = Relay(source, number, nack_at, now + self.timing.probe_s)
+        relay = Relay(source, number, whom, nack_at, now + self.timing.probe_s)
         self._relays[own] = relay
         self._due_relays = min(self._due_relays, nack_at)
         head = self._head_ping + own.to_bytes(4, "big") + self._sender

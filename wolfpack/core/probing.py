@@ -38,12 +38,12 @@ class Probe:
 
 
 class Relay:
-    """A ping on behalf of another: who asked, under which number, and when to say that nothing was heard."""
+    """A ping on behalf of another: who asked, under which number, who must answer, and when to say that nobody did."""
 
-    __slots__ = ("asker", "end_at", "nack_at", "number")
+    __slots__ = ("asker", "end_at", "nack_at", "number", "whom")
 
-    def __init__(self, asker: str, number: int, nack_at: float, end_at: float) -> None:
-        self.asker, self.number = asker, number
+    def __init__(self, asker: str, number: int, whom: str, nack_at: float, end_at: float) -> None:
+        self.asker, self.number, self.whom = asker, number, whom
         self.nack_at, self.end_at = nack_at, end_at
 
     @property
