@@ -8,12 +8,13 @@ import sys
 
 import pytest
 
-from wolfpack.core.membership_words import Status
+from wolfpack.core.membership_words import Status, StatusChanged
 from wolfpack.core.suspicion import all_know_bound
 from wolfpack.errors import CallerError, UnknownName
 from wolfpack.model import PROFILES
 from wolfpack.sim.herd import Herd, HerdPlan, HerdResult, run_herd
 from wolfpack.sim.herd_faults import MENUS
+from wolfpack.sim.herd_unit import HerdUnit
 from wolfpack.sim.herd_watch import share_at
 
 
@@ -66,6 +67,13 @@ def test_all_survivors_learn_of_a_mass_death_and_think_the_same() -> None:
     assert result.rounds == pytest.approx(result.all_know_s["p99"] / 0.5)
 
 
+@pytest.mark.parametrize(("units", "first_s", "equal_s"), [(5, 2.2, 4.0), (50, 3.0, 6.0)])
+def test_crashes_are_noticed_and_known_within_the_figures(units: int, first_s: float, equal_s: float) -> None:
+    results = [kept(run_herd(HerdPlan(units=units, seconds=12, crash=0.2, seed=seed))) for seed in range(5)]
+    assert sorted(result.first_dead_s["p50"] for result in results)[2] <= first_s
+    assert sorted(result.views_equal_s for result in results)[2] <= equal_s
+
+
 def test_the_alpha_of_a_big_pack_is_followed_by_another_that_all_learn_of() -> None:
     herd = settled(40)
     herd.crash("unit-39")
@@ -98,6 +106,17 @@ def test_no_menu_of_faults_breaks_a_promise(menu: str) -> None:
 
 def test_all_menus_together_break_no_promise() -> None:
     kept(run_herd(HerdPlan(units=12, seconds=60, faults=tuple(MENUS), seed=3)))
+
+
+def test_higher_ranks_that_come_and_go_change_no_alpha() -> None:
+    result = kept(run_herd(HerdPlan(units=20, seconds=200, faults=("churn",), seed=5)))
+    assert 0 == result.alpha_changes
+
+
+def test_a_change_of_alpha_without_a_fault_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A pack whose members give their alpha no sign of life: it is lonely and gives its term back.
+    monkeypatch.setattr(HerdUnit, "_member_heard", lambda self, lead: None)
+    assert run_herd(HerdPlan(units=4, seconds=10)).violated["L5"] == 1
 
 
 # --- the same plan is the same run ----------------------------------------------------------------------------------
@@ -155,6 +174,28 @@ def test_a_name_that_does_not_exist_is_refused_with_what_there_is(fields: dict[s
 )
 def test_a_share_is_taken_by_nearest_rank(expected: float | None, values: list[float], share: float) -> None:
     assert expected == share_at(values, share)
+
+
+def test_who_takes_a_death_back_does_not_know_of_it() -> None:
+    herd = settled(3)
+    herd.crash("unit-0")
+    death, observer = herd.watch.deaths["unit-0", 1], herd.units["unit-1"]
+    herd.watch.on_status(observer, StatusChanged("unit-0", 1, Status.DEAD, "a test"))
+    assert (1, None) == (death.count, death.all_us)
+    herd.watch.on_status(observer, StatusChanged("unit-0", 1, Status.ALIVE, "a test"))
+    assert 0 == death.count
+    for other in (observer, herd.units["unit-2"]):
+        herd.watch.on_status(other, StatusChanged("unit-0", 1, Status.DEAD, "a test"))
+    assert herd.kernel.now_us == death.all_us
+
+
+def test_accusations_of_the_living_are_told_apart_by_who_was_touched_by_a_fault() -> None:
+    herd = settled(4)
+    herd.units["unit-3"].healthy = False
+    for accuser, subject in (("unit-0", "unit-1"), ("unit-3", "unit-1"), ("unit-0", "unit-3")):
+        herd.watch.on_status(herd.units[accuser], StatusChanged(subject, 1, Status.DEAD, "a test"))
+    watch = herd.watch
+    assert (3, 2, 1) == (watch.false_positives, watch.subject_healthy, watch.healthy_false_positives)
 
 
 def test_a_packet_that_is_too_long_is_seen() -> None:

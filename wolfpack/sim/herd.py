@@ -52,6 +52,7 @@ def run_herd(plan: HerdPlan, *, each_s: float = 0.0, look: Callable[[Herd], obje
     faults.end()
     calm_s = herd.come_to_rest()
     herd.watch.at_the_end()
+    herd.watch.ask_for_peace()
     violations = herd.watch.violations
     return replace(
         result, calm_s=_rounded(calm_s), violations=sum(violations.values()), violated=dict(violations),

@@ -204,6 +204,15 @@ class Watch:
                 self.fault(number, what)
             herd.office.faults.clear()
 
+    def ask_for_peace(self) -> None:
+        """L5: higher ranks that come and go are no reason for another alpha."""
+        office, plan = self._herd.office, self._herd.plan
+        if office is None or plan.crash or plan.loss or not set(plan.faults) <= {"churn"}:
+            return
+        changes = len(office.keeper.grants) - 1
+        if changes > 0:
+            self.fault("L5", f"{changes} changes of alpha without a fault")
+
     def _ask_views(self, units: list[HerdUnit]) -> None:
         """L3 and L4."""
         digests = Counter(unit.machine.view.digest for unit in units)
