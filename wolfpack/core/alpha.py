@@ -257,7 +257,7 @@ class Alpha:
             return self._maybe_turn(now)
         sent.reports.update(self._reports)
         self._reports = {}
-        return [self._send(now, seq, sent)]
+        return [self._send(now, seq, sent, self._asks())]
 
     def on_tick(self, now: float) -> list[Order]:
         for follower in self._followers.values():
@@ -285,15 +285,14 @@ class Alpha:
             call_off=tuple(self._call_off), size=self._decision,
         )  # fmt: skip
         self._reports, self._wakes, self._waking, self._call_off, self._decision = {}, Counter(), [], [], None
-        return [self._send(now, self.seq, turn)]
+        return [self._send(now, self.seq, turn, asks)]
 
-    def _send(self, now: float, seq: int, turn: OpenTurn) -> SendTurn:
+    def _send(self, now: float, seq: int, turn: OpenTurn, asks: dict[str, int]) -> SendTurn:
         """Sends a turn, for the first time or again, with what its members said last.
 
         What a hunt lists is passed on until the keeper is known to have it, and not again: a member that fell silent
         must not be renewed by its alpha.
         """
-        asks = self._asks()
         settled: dict[tuple[str, int], list[Report]] = {}
         for unit, boot, report in turn.reports.values():
             settled.setdefault((unit, boot), []).append(report)
@@ -327,16 +326,18 @@ class Alpha:
         """How many leases each member with a parked hunt should get beyond those it has: its fair share."""
         asks = {}
         queued = sum(demand.queued_runnable for demand in self._demands.values())
+        targets: dict[tuple[int, float | None], int] = {}  # members of a kind have the same share
         for unit, follower in self._followers.items():
             if not follower.parked or follower.spare <= 0:
                 continue
             card = self._cards.get(unit, self.card)
-            target = fair_prefetch(
-                queued=max(1, queued),
-                members=max(1, len(self._followers)),
-                concurrency=card.hands.concurrency,
-                service_s=self._service_s(card),
-            )
+            share = (card.hands.concurrency, self._service_s(card) if self._demands else None)
+            target = targets.get(share, 0)
+            if not target:
+                target = targets[share] = fair_prefetch(
+                    queued=max(1, queued), members=max(1, len(self._followers)), concurrency=share[0],
+                    service_s=share[1],
+                )  # fmt: skip
             if not self._known:  # a new alpha does not wait for news of the queue to hand out its first leases
                 target = max(target, len(follower.held) + 1)
             asks[unit] = max(0, min(follower.spare, target - len(follower.held) - len(follower.on_way)))
