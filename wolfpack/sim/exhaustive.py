@@ -464,7 +464,9 @@ def main(argv: list[str] | None = None) -> int:
     search = cover if options.pop("everywhere") else explore
     result = search(replace(defaults, **options))
     print(result)
-    return 0 if result.finding is None else 1
+    if result.finding is not None:
+        return 1
+    return 0 if result.complete else 3
 
 
 if __name__ == "__main__":
