@@ -76,6 +76,7 @@ class World(Clients):
         self.packets = self.packet_bytes = 0  # of membership
         self.wall_jump_s = 0.0  # of the keeper's wall clock
         self.processes: dict[tuple[str, int], Process] = {}
+        self._lives: dict[str, list[Process]] = {}  # unit -> its processes, the newest boot last
         self.starts: dict[str, list[tuple[float, str, int, int]]] = defaultdict(list)  # task -> time, unit, boot, lease
         self.clients: dict[str, Client] = {}
         self.broken: set[str] = set()  # units whose set-up raises
@@ -261,6 +262,9 @@ class World(Clients):
         known = self.processes.get((card.unit, boot))
         if known is None or known.dead:
             process = self.processes[card.unit, boot] = Process(self, card, boot)
+            lives = self._lives.setdefault(card.unit, [])
+            lives.append(process)
+            lives.sort(key=lambda each: each.boot)
             process.be_born()
 
     def reach(self, unit: str, boot: int, what: Callable[[Process], object]) -> bool:
@@ -289,11 +293,16 @@ class World(Clients):
 
     def process(self, unit: str) -> Process:
         """The living process of a unit, the newest if there are two."""
-        return next(p for (name, _), p in reversed(self.processes.items()) if name == unit and not p.dead)
+        process = self.find_process(unit)
+        assert process is not None, f"{unit} has no living process"
+        return process
 
     def find_process(self, unit: str) -> Process | None:
         """The living process of a unit, if there is one."""
-        return next((p for (name, _), p in reversed(self.processes.items()) if name == unit and not p.dead), None)
+        lives = self._lives.get(unit, [])
+        while lives and lives[-1].dead:
+            lives.pop()
+        return lives[-1] if lives else None
 
     def crash(self, unit: str, *, tell: bool = True, quiet: bool = False) -> None:
         """Its process is gone. Not `tell`: the keeper is not told. `quiet`: nobody is, for its node fell silent."""
