@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pty
 import re
 import select
+import signal
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -47,6 +50,12 @@ class Terminal:
         os.close(self._screen)
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
+    def kill(self) -> None:
+        """Ends a command that a failed test left behind; our Ray ends with it."""
+        with contextlib.suppress(ProcessLookupError, ChildProcessError):
+            if os.waitpid(self.pid, os.WNOHANG)[0] == 0:
+                os.kill(self.pid, signal.SIGKILL)
+
     def _read(self, patience_s: float) -> bool:
         if not select.select([self._screen], [], [], patience_s)[0]:
             return True
@@ -70,14 +79,17 @@ def wait_for_file(path: Path) -> None:
 
 
 @pytest.fixture
-def gated(tmp_path: Path) -> tuple[Path, Terminal]:
+def gated(tmp_path: Path) -> Iterator[tuple[Path, Terminal]]:
     """A run of many tasks, of which two are submitted and the first runs; they end when there is a file `gate`."""
     write_pack(tmp_path, den="clitest-ctrl-c")
     words = ("run", "pack.yaml", "--count", "20", "--every-s", "0.5", "--gate", str(tmp_path / "gate"))
     terminal = Terminal(tmp_path, *words)
-    terminal.wait_for("submitted 1")
-    wait_for_file(tmp_path / "gate.started-0")
-    return tmp_path, terminal
+    try:
+        terminal.wait_for("submitted 1")
+        wait_for_file(tmp_path / "gate.started-0")
+        yield tmp_path, terminal
+    finally:
+        terminal.kill()
 
 
 def test_P56_the_first_ctrl_c_finishes_what_was_submitted(gated: tuple[Path, Terminal]) -> None:
