@@ -28,7 +28,7 @@ PAUSE_S = (0.128, 0.512, 2.048, 8.192, 16.384, 32.768)
 SLOW_SHARE = 0.05
 SERVICE_S = 0.001  # a healthy unit needs about so long for a message
 SLOWER = 100.0
-CHURN_SHARE = 0.1
+CHURN_SHARE, CHURN_MOST = 0.1, 20  # of the units, the highest ranks
 CHURN_STAY_S = (5.0, 40.0)  # how long one that comes and goes stays, and is away
 FIRST_S = 3.0  # the pack has found its alpha by then
 
@@ -162,9 +162,9 @@ class Faults:
     # --- churn --------------------------------------------------------------------------------------------------
 
     def _comers(self) -> list[str]:
-        """The highest ranks; one in ten, but two stay at least."""
+        """The highest ranks: one in ten, at most twenty, and two others stay at least."""
         herd = self._herd
-        count = min(max(1, round(CHURN_SHARE * herd.size)), herd.size - 2)
+        count = min(max(1, round(CHURN_SHARE * herd.size)), CHURN_MOST, herd.size - 2)
         return [peer.unit for peer in herd.ranked[:count]]
 
     def _come(self, name: str, dice: random.Random) -> None:
