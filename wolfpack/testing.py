@@ -12,7 +12,7 @@ minimums and budgets, under the faults of a menu (`MENUS`) or a schedule of your
 
 All invariants are looked after at each step, and once the faults stop every pack must have one alpha whom its members
 follow, and every task must settle. `keep_promises` raises an AssertionError that names the seed, the few faults that
-are needed to see it, and what happened last. `play` returns figures instead; `save`, `load` keep a plan in a file.
+are needed to see it, and what happened last. `play` returns figures instead; `save(path, plan)`, `load(path)` keep a plan in a file.
 
 `World` is the den itself, for tests that steer it by hand: submit, crash a unit, look at rows, go on.
 """
@@ -31,7 +31,7 @@ from wolfpack.sim.checks import BrokenPromise
 from wolfpack.sim.den import World, task, wolves
 from wolfpack.sim.den_run import DenResult, Violation, play
 from wolfpack.sim.faults import ALPHA, MENUS, Fault, FaultKind, draw_faults
-from wolfpack.sim.kernel import seed_of, to_us
+from wolfpack.sim.kernel import check_seconds, seed_of, to_us
 from wolfpack.sim.network import Weather
 from wolfpack.sim.plan import Batch, DenPlan, Draft, draw_plan
 from wolfpack.sim.replay import load, save
@@ -69,8 +69,10 @@ def plan_for(
 
     Raises:
         ConfigError: the file describes no den.
-        UnknownName: there is no such menu, or pack.
+        UnknownName: there is no such menu, pack, unit of a fault, or end of a task.
+        CallerError: a time or an amount makes no sense, or a fault would do nothing.
     """
+    check_seconds(seconds)
     spec = den if isinstance(den, DenSpec) else load_spec(den)
     names = [each.name for each in spec.packs]
     units = [card.unit for card in spec.cards]

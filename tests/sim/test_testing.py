@@ -6,8 +6,21 @@ from pathlib import Path
 import pytest
 
 from wolfpack.core.book.tasks import TaskDesk
-from wolfpack.errors import UnknownName
-from wolfpack.testing import ALPHA, Draft, Fault, FaultKind, World, keep_promises, plan_for, task, wolves
+from wolfpack.errors import CallerError, UnknownName
+from wolfpack.testing import (
+    ALPHA,
+    Draft,
+    Fault,
+    FaultKind,
+    World,
+    draw_plan,
+    keep_promises,
+    load,
+    plan_for,
+    save,
+    task,
+    wolves,
+)  # fmt: skip
 
 ROOT = Path(__file__).parents[2]
 PACK_YAML = ROOT / "pack.yaml"
@@ -40,6 +53,63 @@ def test_unknown_menus_and_packs_are_refused_by_name() -> None:
         plan_for(PACK_YAML, menu="crashs")
     with pytest.raises(UnknownName, match="computin"):
         plan_for(PACK_YAML, pack="computin")
+
+
+@pytest.mark.parametrize("tasks", [[-1], [float("nan")], [float("inf")], ["x"], [None]], ids=str)
+def test_a_task_that_takes_no_time_one_can_think_of_is_refused(tasks: list[float]) -> None:
+    with pytest.raises(CallerError, match="number of seconds"):
+        plan_for(PACK_YAML, tasks=tasks)
+
+
+def test_an_end_that_no_attempt_can_have_is_refused_with_those_that_exist() -> None:
+    with pytest.raises(UnknownName, match=r"WAT.*CRASH.*DONE.*KILL"):
+        Draft(ends=("WAT",))
+    for nothing in ((), "DONE"):
+        with pytest.raises(CallerError, match="tuple"):
+            Draft(ends=nothing)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("seconds", [-3.0, 0.0, float("nan"), 1e9])
+def test_a_plan_that_lasts_no_time_one_can_wait_for_is_refused(seconds: float) -> None:
+    for make in (lambda: plan_for(PACK_YAML, seconds=seconds), lambda: draw_plan(1, seconds=seconds)):
+        with pytest.raises(CallerError, match="more than 0 and at most"):
+            make()
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (Fault(at_us=0, kind=FaultKind.CRASH, targets=("unit-99",)), "unit named 'unit-99'"),
+        (Fault(at_us=0, kind=FaultKind.CRASH), "nobody"),
+        (Fault(at_us=0, kind=FaultKind.SPLIT, targets=(ALPHA,), others=("grey-1",)), "unit named 'the alpha'"),
+        (Fault(at_us=0, kind=FaultKind.SPLIT, targets=("grey-1",), others=("unit-99",)), "unit named 'unit-99'"),
+        (Fault(at_us=0, kind=FaultKind.SCALE, targets=("computin",), amount=1.0), "pack named 'computin'"),
+        (Fault(at_us=0, kind=FaultKind.KEEPER_CRASH, targets=("grey-1",)), "no targets"),
+        (Fault(at_us=0, kind=FaultKind.LOSS, for_us=1_000_000), "does nothing"),
+        (Fault(at_us=61_000_000, kind=FaultKind.KEEPER_CRASH), "within the 60 s"),
+        (Fault(at_us=-1, kind=FaultKind.KEEPER_CRASH), "within the 60 s"),
+        (Fault(at_us=0, kind=FaultKind.KEEPER_JUMP, amount=float("nan")), "finite"),
+    ],
+)
+def test_a_fault_that_would_test_nothing_is_refused(fault: Fault, said: str) -> None:
+    with pytest.raises(CallerError, match=said):
+        plan_for(PACK_YAML, tasks=[0.1], faults=[fault])
+
+
+def test_a_plan_is_kept_in_a_file_and_the_wrong_order_is_told(tmp_path: Path) -> None:
+    plan = plan_for(PACK_YAML, tasks=[0.1], seconds=20.0)
+    save(tmp_path / "plan.json", plan)
+    assert plan == load(tmp_path / "plan.json")
+    with pytest.raises(CallerError, match=r"save\(path, plan\)"):
+        save(plan, tmp_path / "plan.json")  # type: ignore[arg-type]
+
+
+def test_a_file_with_a_plan_that_tests_nothing_is_no_plan(tmp_path: Path) -> None:
+    file = tmp_path / "plan.json"
+    save(file, plan_for(PACK_YAML, seconds=20.0, faults=[Fault(at_us=0, kind=FaultKind.WAKE, targets=("grey-0",))]))
+    file.write_text(file.read_text().replace('"grey-0"\n', '"grey-x"\n'))
+    with pytest.raises(ValueError, match="grey-x"):
+        load(file)
 
 
 def test_a_world_can_be_steered_by_hand() -> None:

@@ -6,13 +6,14 @@ kinds with weights; `draw_faults` draws a schedule from one. What the records do
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple, assert_never
 
-from wolfpack.errors import unknown_name
+from wolfpack.errors import CallerError, unknown_name
 from wolfpack.sim.kernel import US, to_us
 
 KEEPER = "keeper"  # the keeper's end of the network
@@ -251,3 +252,44 @@ _ROWS: Mapping[FaultKind, _Row] = {
     K.SCALE: _Row(_Whom.PACK, amount=_of(1.0, 2.0, 3.0, 4.0)),
     K.CANCEL: _Row(amount=_between(0.0, 1.0)),
 }
+
+
+# --- what can be asked for ----------------------------------------------------------------------------------------
+
+_WEATHER = {K.LOSS, K.DOUBLING, K.LATENESS, K.DELAY, K.UNREACHABLE}
+
+
+def check_fault(fault: Fault, *, units: Sequence[str], packs: Sequence[str], seconds: float) -> None:
+    """A fault that would happen to nobody, or never, would make a test that tests nothing.
+
+    Raises:
+        UnknownName: it is about a unit or pack that does not exist.
+        CallerError: it is about nobody, has a number that makes no sense, or comes after faults have stopped.
+    """
+    if not (0 <= fault.at_us <= to_us(seconds) and fault.for_us >= 0 and math.isfinite(fault.amount)):
+        raise CallerError(
+            f"The fault {fault.kind} must come within the {seconds:g} s of its plan (at_us), for no negative time "
+            f"(for_us), with a finite amount; not at_us={fault.at_us}, for_us={fault.for_us}, amount={fault.amount}."
+        )
+    if fault.kind in _WEATHER and fault.amount <= 0:
+        raise CallerError(f"The fault {fault.kind} does nothing with amount {fault.amount:g}; give one above 0.")
+    whom = _ROWS[fault.kind].whom
+    if whom is _Whom.NOBODY:
+        if set(fault.targets + fault.others) - {KEEPER}:
+            raise CallerError(f"The fault {fault.kind} takes no targets.")
+        return
+    if not fault.targets:
+        what = "pack" if whom is _Whom.PACK else "unit"
+        raise CallerError(f"The fault {fault.kind} happens to nobody: name a {what} in targets.")
+    if whom is _Whom.PACK:
+        _check_names("pack", fault.targets, packs)
+        return
+    ends = units if whom in (_Whom.UNIT, _Whom.UNITS) else [*units, KEEPER]
+    _check_names("unit", fault.targets, [*ends, ALPHA] if whom is _Whom.UNIT else ends)
+    _check_names("unit", fault.others, ends)
+
+
+def _check_names(what: str, names: Sequence[str], existing: Sequence[str]) -> None:
+    for name in names:
+        if name not in existing:
+            raise unknown_name(what, name, existing)

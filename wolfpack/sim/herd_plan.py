@@ -9,6 +9,7 @@ from wolfpack.core.membership_words import MembershipOptions
 from wolfpack.errors import CallerError, unknown_name
 from wolfpack.model import PROFILES
 from wolfpack.sim.herd_faults import MENUS
+from wolfpack.sim.kernel import check_seconds
 
 SIZE_MOST = 10_000  # what the keeper's book holds in one pack
 OURS = MembershipOptions()
@@ -47,8 +48,7 @@ class HerdPlan:
         """
         if not 2 <= self.units <= SIZE_MOST:
             raise CallerError(f"A herd has 2 to {SIZE_MOST} units, not {self.units}.")
-        if not 0.0 < self.seconds <= 1e8:
-            raise CallerError(f"A run takes more than 0 and at most 1e8 seconds, not {self.seconds:g}.")
+        check_seconds(self.seconds)
         for name, share in (("crash", self.crash), ("loss", self.loss)):
             if not 0.0 <= share < 1.0:
                 raise CallerError(f"The {name} is a share from 0 to below 1, not {share:g}.")

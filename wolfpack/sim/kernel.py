@@ -24,8 +24,19 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Any
 
+from wolfpack.errors import CallerError
+
 US = 1_000_000  # microseconds in a second
 MIX_BYTES = 1 << 16  # the trace is hashed in pieces of about this size
+
+
+SECONDS_MOST = 1e8  # of one run: three years
+
+
+def check_seconds(seconds: float) -> None:
+    """Raises CallerError unless a run can take so long."""
+    if not 0.0 < seconds <= SECONDS_MOST:
+        raise CallerError(f"A run takes more than 0 and at most {SECONDS_MOST:g} seconds, not {seconds:g}.")
 
 
 def to_us(seconds: float) -> int:

@@ -5,26 +5,33 @@ A plan is drawn from a seed, or written by hand, or read from a file; played, it
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from wolfpack.errors import CallerError, unknown_name
-from wolfpack.model import PROFILES, Card, Nature, Offer, PackSpec, RetryPolicy, Timing
+from wolfpack.model import PROFILES, Card, Cause, Nature, Offer, PackSpec, RetryPolicy, Timing
 from wolfpack.plain import card_from_json, card_to_json, pack_from_json, pack_to_json
-from wolfpack.sim.faults import Fault, FaultKind, draw_faults
-from wolfpack.sim.kernel import seed_of, to_us
+from wolfpack.sim.faults import Fault, FaultKind, check_fault, draw_faults
+from wolfpack.sim.kernel import check_seconds, seed_of, to_us
 
 NEVER_DEAD = RetryPolicy(max_attempts=100, max_evictions=5, backoff_s=0.01, backoff_max_s=0.1)
 SECONDS = (0.0, 0.0, 0.01, 0.01, 0.1, 0.1, 0.4, 1.5, 6.0)  # how long tasks take
 ENDS = (*[("DONE",)] * 8, ("FAULT", "DONE"), ("CRASH", "DONE"), ("OOM", "TIMEOUT", "DONE"), ("KILL", "DONE"))
+KILL = "KILL"  # as the end of an attempt: it takes the unit's process along
 VERSION = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """One task: how long it runs, how its attempts end (the last end for ever), and what the submit says of it."""
+    """One task: how long it runs, how its attempts end (the last end for ever), and what the submit says of it.
+
+    Raises:
+        UnknownName: an attempt cannot end so; the ends are the names of `Cause`, and KILL.
+        CallerError: a time makes no sense.
+    """
 
     seconds: float = 0.0
     ends: tuple[str, ...] = ("DONE",)
@@ -32,6 +39,21 @@ class Draft:
     needs: str | None = None  # JSON
     deadline_s: float | None = None
     delay_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("seconds", "delay_s", "deadline_s"):
+            value = getattr(self, name)
+            if name == "deadline_s" and value is None:
+                continue
+            if not (isinstance(value, int | float) and math.isfinite(value) and value >= 0):
+                raise CallerError(f"The {name} of a task must be a number of seconds, at least 0; not {value!r}.")
+        if not self.ends or type(self.ends) is not tuple:
+            raise CallerError(
+                f'The ends of a task must be one or more in a tuple, such as ("DONE",); not {self.ends!r}.'
+            )
+        for end in self.ends:
+            if end not in (*Cause, KILL):
+                raise unknown_name("end of an attempt", end, (*Cause, KILL))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +76,10 @@ class DenPlan:
         timing: the timing profile.
         birth_s: what it takes to create a unit's process.
         gossips: whether each process runs membership beside its brain.
+
+    Raises:
+        UnknownName: a fault or a batch is about a unit or pack that does not exist.
+        CallerError: a number makes no sense, or a fault would do nothing.
     """
 
     seed: int
@@ -65,6 +91,19 @@ class DenPlan:
     gossips: bool = True
     batches: tuple[Batch, ...] = ()
     faults: tuple[Fault, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_seconds(self.seconds)
+        units, packs = [card.unit for card in self.cards], [pack.name for pack in self.packs]
+        for batch in self.batches:
+            if batch.pack not in packs:
+                raise unknown_name("pack", batch.pack, packs)
+            if not 0 <= batch.at_us <= to_us(self.seconds):
+                raise CallerError(
+                    f"A batch must come within the {self.seconds:g} s of its plan, not at {batch.at_us} us."
+                )
+        for fault in self.faults:
+            check_fault(fault, units=units, packs=packs, seconds=self.seconds)
 
     def to_plain(self) -> dict[str, Any]:
         """For JSON."""
@@ -102,7 +141,7 @@ class DenPlan:
                 batches=tuple(_read_batch(each) for each in plain["batches"]),
                 faults=tuple(Fault.from_plain(each) for each in plain["faults"]),
             )
-        except (KeyError, TypeError, AttributeError, ValueError) as exc:
+        except (KeyError, TypeError, AttributeError, ValueError, CallerError) as exc:
             raise ValueError(f"this is no plan of a simulated den: {type(exc).__name__}: {exc}") from exc
 
 
@@ -145,10 +184,11 @@ def draw_plan(
     """
     if isinstance(profile, str) and profile not in PROFILES:
         raise unknown_name("profile", profile, PROFILES)
-    if not (seconds > 0 and (units is None or units >= 1) and 0 <= crash <= 1 and 0 <= loss < 1 and every_s > 0):
+    check_seconds(seconds)
+    if not ((units is None or units >= 1) and 0 <= crash <= 1 and 0 <= loss < 1 and every_s > 0):
         raise CallerError(
-            f"A den needs seconds > 0, units >= 1, crash from 0 to 1, loss below 1, every_s > 0; not "
-            f"{seconds}, {units}, {crash}, {loss}, {every_s}."
+            f"A den needs units >= 1, crash from 0 to 1, loss below 1, every_s > 0; not "
+            f"{units}, {crash}, {loss}, {every_s}."
         )
     timing = PROFILES[profile] if isinstance(profile, str) else profile
     shape = random.Random(seed_of(seed, "shape"))
@@ -167,7 +207,8 @@ def draw_plan(
         faults.append(Fault(at_us=0, kind=FaultKind.LOSS, for_us=to_us(seconds), amount=loss))
     if crash:
         gone = random.Random(seed_of(seed, "crash")).sample(names, round(crash * len(names)))
-        faults.append(Fault(at_us=to_us(seconds / 3), kind=FaultKind.CRASH, targets=tuple(gone)))
+        if gone:
+            faults.append(Fault(at_us=to_us(seconds / 3), kind=FaultKind.CRASH, targets=tuple(gone)))
     return DenPlan(
         seed=seed, seconds=seconds, cards=cards, packs=packs, timing=timing, birth_s=birth_s,
         batches=_draw_batches(random.Random(seed_of(seed, "work")), pack_names, seconds, busy),

@@ -6,12 +6,21 @@ import json
 from os import PathLike
 from pathlib import Path
 
+from wolfpack.errors import CallerError
 from wolfpack.sim.den_run import DenResult, play
 from wolfpack.sim.plan import DenPlan
 
 
 def save(path: str | PathLike[str], plan: DenPlan) -> None:
-    """Writes a plan to a file."""
+    """Writes a plan to a file.
+
+    Raises:
+        CallerError: the arguments are in the wrong order, or there is no plan among them.
+        OSError: the file cannot be written.
+    """
+    if type(plan) is not DenPlan:
+        given = f"{type(path).__name__}, {type(plan).__name__}"
+        raise CallerError(f"Call save(path, plan): the file first, then the plan. It was given ({given}).")
     Path(path).write_text(json.dumps(plan.to_plain(), indent=1) + "\n", encoding="utf-8")
 
 
