@@ -25,7 +25,7 @@ from wolfpack.errors import (
     OperatorError,
     QueueFull,
     WolfPackError,
-    unknown_name,
+    unknown_task,
 )
 from wolfpack.future import Future
 
@@ -248,7 +248,7 @@ class Courier:
                 return known[0]
             known.append(future)
         if not self.look([future.task_id]):
-            error = unknown_name("task", future.task_id, [])
+            error = unknown_task(future.task_id)
             self._refuse(future, error)  # another thread may have been given it meanwhile
             raise error
         return future

@@ -203,3 +203,11 @@ def unknown_name(what: str, name: str, existing: Iterable[str]) -> UnknownName:
     hint = f" Did you mean {near[0]!r}?" if near else ""
     listed = ", ".join(names[:30]) + (f" and {len(names) - 30} more" if len(names) > 30 else "") if names else "none"
     return UnknownName(f"There is no {what} named {name!r}.{hint} Existing: {listed}.")
+
+
+def unknown_task(task_id: str) -> UnknownName:
+    """Builds the error for a task that nobody submitted. It lists none: a den has thousands."""
+    return UnknownName(
+        f"There is no task named {task_id!r} in this den. Ids of tasks look like 3f0c9a7d21e4:17; "
+        "whoever submits a task is told its id."
+    )

@@ -345,8 +345,9 @@ def test_P52_a_recall_whose_grace_is_too_short_evicts_with_a_reason() -> None:
 def test_P54_an_unknown_task_is_an_error_and_a_waiting_one_says_its_place() -> None:
     desk = den()
     first, second, third = desk.submit(3)
-    with pytest.raises(UnknownName):
+    with pytest.raises(UnknownName, match=r"no task named 'c:99' in this den\. Ids of tasks look like") as unknown:
         desk.book.why(desk.at, "c:99", None)
+    assert first not in str(unknown.value)
     assert "0 of 3 go before it" in desk.book.why(desk.at, first, None)
     assert "2 of 3 go before it" in desk.book.why(desk.at, third, None)
     desk.lease(1)

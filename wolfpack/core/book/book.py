@@ -17,7 +17,7 @@ from wolfpack.core.book.terms import TermDesk
 from wolfpack.core.book.units import LIVING, UnitDesk
 from wolfpack.core.rows import Count, Loaded, TaskRow
 from wolfpack.core.wire import Claim, Final, KeeperReport, Move, Submit, Turn, Verdict, Where
-from wolfpack.errors import CallerError, LedgerDamaged, unknown_name
+from wolfpack.errors import CallerError, LedgerDamaged, unknown_name, unknown_task
 from wolfpack.events import OperatorActed, PackCreated, PackDropped, PackScaled
 from wolfpack.model import Card, Needs, PackSpec, Readiness, Role, TaskState, Timing, UnitRecord, natural_key
 from wolfpack.plain import pack_to_json
@@ -424,7 +424,7 @@ class Book:
         """
         task = self.tasks.find(task_id) or (Task.from_row(row) if row is not None else None)
         if task is None:
-            raise unknown_name("task", task_id, list(self.tasks.live)[:1000])
+            raise unknown_task(task_id)
         story = "".join(
             f"\n  attempt {number}: {cause} on {unit} (boot {boot}) after {ended - started:.3f} s. {text}".rstrip()
             for number, _, unit, boot, cause, started, ended, text in task.story
