@@ -218,9 +218,13 @@ def test_each_wrong_fails_the_run(wrong):
 
 def test_a_person_reads_what_was_given_and_what_came_of_it():
     text = chaos_text({**RIGHT, "problems": ["k1: gone"], "notes": ["no freeze"], "evidence": "/tmp/x"}, None)
-    assert "3 kill alpha, 0 of 1 freeze" in text
+    assert "faults: 3 kill alpha, 0 of 1 freeze" in text
     assert "longest time without a result: 2.00 s (after kill_keeper: keeper of epoch 1)" in text
     assert "failovers: 3, median 0.50 s, longest 0.75 s" in text
+    unasked = dict.fromkeys(RIGHT["faults"], 0)
+    calm = chaos_text({**RIGHT, "asked": unasked, "faults": unasked, "longest_gap_after": []}, None)
+    assert "faults: none" in calm
+    assert "2.00 s (no fault shortly before it)" in calm
     assert text.endswith(
         "every task is accounted for\nproblem: k1: gone\nnote: no freeze\n"
         "ledger and record of starts are kept in /tmp/x"

@@ -108,11 +108,12 @@ def chaos_text(summary: Mapping[str, Any], width: int | None) -> str:
     given = ", ".join(
         f"{count if count == asked[name] else f'{count} of {asked[name]}'} {name.replace('_', ' ')}"
         for name, count in summary["faults"].items()
+        if asked[name]
     )
     lines = [
         f"{summary['submitted']} submitted, {summary['done']} done, {summary['dead']} dead "
         f"in {summary['seconds']:.1f} s (--seed {summary['seed']})",
-        f"faults: {given}",
+        f"faults: {given or 'none'}",
         f"lost: {summary['lost']}",
         f"double committed: {summary['double_committed']}",
         f"started {summary['starts']} times; {summary['restarted']} tasks more than once, "
@@ -132,7 +133,7 @@ def chaos_text(summary: Mapping[str, Any], width: int | None) -> str:
 
 
 def _after(faults: Sequence[str]) -> str:
-    return f"after {', '.join(faults)}" if faults else "after no fault"
+    return f"after {', '.join(faults)}" if faults else "no fault shortly before it"
 
 
 def _spread(seconds: list[float]) -> str:
