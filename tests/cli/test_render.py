@@ -89,6 +89,7 @@ def test_health_tells_what_how_many_think_of_each_unit_and_who_does_not_answer()
     assert ["health: 3 views; grey-10 does not answer"] == lines[0]
     assert ["grey-2", "1", "alive (2)", "1", "0", "1", "7"] == [part.strip() for part in lines[2] if part]
     assert "dead (2), suspect (1)" in lines[3]
+    assert ["thought", "leases", "progress"] == [line[0].partition(":")[0] for line in lines[4:]]
 
 
 def test_a_summary_is_told_in_words() -> None:

@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 
 PLAIN_EVERY_S = 5.0  # a line of progress where there is no terminal
 BAR_WIDTH = 20
+HEALTH_LEGEND = (
+    "thought: what the awake units think of it, and how many think so",
+    "leases: tasks in hand, of which queued have not started; capacity: how many it runs at once",
+    "progress: tasks that it ended and calls of progress(), since it was born; stalled: how many saw it stand still",
+)
 # Unicode categories: control, format, surrogate, line and paragraph separator.
 _UNSHOWN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
@@ -172,6 +177,7 @@ def health_text(views: Mapping[str, Sequence[UnitSeen] | None], width: int | Non
         f"health: {counted(len(views) - len(silent), 'view')}"
         + "".join(f"; {unit} does not answer" for unit in silent),
         table(("unit", "boot", "thought", "leases", "queued", "capacity", "progress", "stalled"), rows, width),
+        *HEALTH_LEGEND,
     ]
     return "\n".join(lines)
 
