@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from typing import Any, cast
 
 import pytest
 
@@ -13,6 +14,7 @@ from wolfpack.core.membership_words import Load, Status
 from wolfpack.core.packets import Kind, Sender, den_mark, write_head, write_sender
 from wolfpack.core.suspicion import suspicion_max_s, suspicion_min_s
 from wolfpack.model import PROFILES
+from wolfpack.udp.__main__ import obey
 
 DOCUMENT = (ROOT / "docs" / "membership.md").read_text(encoding="utf-8")
 
@@ -27,6 +29,29 @@ def test_the_packet_that_is_shown_is_the_one_the_codec_writes():
     assert shown
     assert bytes.fromhex(shown[1]) == writer.done()
     assert f"{len(writer.done())} bytes, {len(head)} of them for the ping itself" in DOCUMENT
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("[1]\n", "Not an order: [1]: an order is an object"),
+        ("{}\n", "Not an order: {}: an order is an object"),
+        ('{"do": "load", "lease": 1}\n', "a load has no lease; it has budgets, capacity"),
+        ('{"do": "lead"}\n', "There is no order 'lead'"),
+        ("no JSON\n", "Not an order: no JSON: Expecting value"),
+    ],
+)
+def test_what_is_no_order_is_told_in_a_sentence(line: str, told: str):
+    class Said:
+        def say(self, what: str, **fields: str) -> None:
+            assert "error" == what
+            assert told in fields["text"]
+            assert "\\n" not in fields["text"]
+            said.append(what)
+
+    said: list[str] = []
+    assert obey(cast(Any, None), cast(Any, Said()), line)
+    assert ["error"] == said
 
 
 @pytest.mark.parametrize("profile", PROFILES)

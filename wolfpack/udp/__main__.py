@@ -35,6 +35,7 @@ from wolfpack.udp.addresses import split_address
 from wolfpack.udp.member import Change, KnownUnit, UdpMember
 
 LINES_MOST = 2_000  # that wait for their reader
+LOAD_FIELDS = {"leases", "queued", "capacity", "progress", "budgets"}
 LAST_LINES_S = 2.0
 
 
@@ -77,11 +78,25 @@ def unit_told(known: KnownUnit) -> dict[str, Any]:
     return {**asdict(known), "status": known.status.name}
 
 
+def read_order(line: str) -> tuple[Any, dict[str, Any]]:
+    """What to do, and how.
+
+    Raises:
+        ValueError: it is no order.
+    """
+    order = json.loads(line)
+    if not isinstance(order, dict) or "do" not in order:
+        raise ValueError('an order is an object that says what to do, such as {"do": "members"}')
+    do = order.pop("do")
+    if do == "load" and (wrong := sorted(order.keys() - LOAD_FIELDS)):
+        raise ValueError(f"a load has no {', '.join(wrong)}; it has {', '.join(sorted(LOAD_FIELDS))}")
+    return do, order
+
+
 def obey(member: UdpMember, lines: Lines, line: str) -> bool:
     """Carries out one order; whether it is to go on."""
     try:
-        order = json.loads(line)
-        do = order.pop("do")
+        do, order = read_order(line)
         match do:
             case "load":
                 member.set_load(**order)
@@ -96,7 +111,7 @@ def obey(member: UdpMember, lines: Lines, line: str) -> bool:
             case _:
                 lines.say("error", text=f"There is no order {do!r}.")
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError, WolfPackError) as exc:
-        lines.say("error", text=f"Not an order: {line[:200]!r}: {exc}")
+        lines.say("error", text=f"Not an order: {line.strip()[:200]}: {exc}")
     return True
 
 
