@@ -24,6 +24,7 @@ from tests.fuzz.fuzzer import Tally, campaign
 from tests.fuzz.ledger import LedgerBytes, LedgerRows
 from tests.fuzz.membership import Packets
 from tests.fuzz.packets import Howls, Messages
+from wolfpack.cli.render import counted
 
 DOORS: dict[str, Any] = {
     door.name: door
@@ -44,6 +45,11 @@ def main(
     """Gives spoiled inputs to every door of Wolf Pack, and counts what became of them."""
     logging.disable(logging.CRITICAL)
     seed = time.time_ns() % 1_000_000 if seed is None else seed
+    if not as_json:
+        names = doors or tuple(DOORS)
+        length = "one input" if only is not None else counted(inputs, "input") if inputs else f"{seconds:g} s"
+        told = f"{len(names)} doors, {length} at each" if len(names) > 1 else f"the door {names[0]!r}, {length}"
+        click.echo(f"{told}, --seed {seed}", err=True)
     tallies = [_visit(name, seed, seconds, inputs, only, quiet=as_json) for name in doors or DOORS]
     if as_json:
         keys = ("door", "seed", "inputs", "refused", "accepted")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from tests.fuzz import fuzzer
+from tests.fuzz.__main__ import main
 from tests.fuzz.fuzzer import Tally, campaign, spoil_bytes, spoil_value
 
 
@@ -83,3 +86,17 @@ def test_spoiled_values_differ_mostly_and_never_change_the_original() -> None:
     spoiled = [spoil_value(random.Random(seed), value) for seed in range(200)]
     assert (1, "text", (2.5, (b"bytes", None)), ()) == value
     assert sum(repr(each) != repr(value) for each in spoiled) > 190
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--door", "howls", "--inputs", "1", "--seed", "7"], "the door 'howls', 1 input, --seed 7"),
+        (["--door", "howls", "--door", "messages", "--seconds", "0", "--seed", "7"], "2 doors, 0 s at each, --seed 7"),
+    ],
+)
+def test_a_campaign_says_at_once_how_long_it_takes(
+    words: list[str], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging, "disable", lambda level: None)  # it would last
+    assert told == CliRunner().invoke(main, words).stderr.splitlines()[0]
