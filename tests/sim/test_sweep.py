@@ -108,7 +108,7 @@ def test_what_is_asked_of_a_drawn_plan_is_in_it() -> None:
     assert (K.CRASH, 20_000_000, 2) == (crash.kind, crash.at_us, len(crash.targets))
 
 
-@pytest.mark.parametrize("wrong", [{"units": 0}, {"seconds": 0.0}, {"crash": 1.5}, {"loss": 1.0}, {"loss": -0.1}])
+@pytest.mark.parametrize("wrong", [{"units": 0}, {"every_s": 0.0}, {"crash": 1.5}, {"loss": 1.0}, {"loss": -0.1}])
 def test_numbers_that_make_no_sense_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(CallerError, match="A den needs"):
         draw_plan(1, **wrong)

@@ -16,7 +16,6 @@ text: call them ours. `GRIDS` has the whole grid, one that takes about half an h
 from __future__ import annotations
 
 import itertools
-import multiprocessing
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -27,6 +26,7 @@ from wolfpack.core.membership_words import LIFEGUARD, SWIM, MembershipOptions
 from wolfpack.model import Timing
 from wolfpack.sim.herd import Herd, HerdPlan
 from wolfpack.sim.kernel import US
+from wolfpack.sim.workers import workers
 
 MEMBERS = 128
 TIMING = Timing(
@@ -196,7 +196,7 @@ def run_lifeguard(
     else:
         # Longest first, so that no process is left alone with the last ones.
         tasks.sort(key=lambda task: (task[1].blocked, task[1].block_s), reverse=True)
-        with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+        with workers(jobs) as pool:
             _gather(pool.imap_unordered(_run, tasks), results, len(tasks), progress)
     return LifeguardResult(
         grid=grid, cells=len(cells), wall_s=round(time.perf_counter() - began, 1), arms=summed(results)

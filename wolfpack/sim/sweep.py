@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +13,7 @@ from wolfpack.sim.den_run import DenResult, play
 from wolfpack.sim.plan import DenPlan, draw_plan
 from wolfpack.sim.shrink import shrink
 from wolfpack.sim.story import tell
+from wolfpack.sim.workers import workers
 
 SHRUNK_MOST = 3  # violations that are made small; the others are named by their seeds
 
@@ -99,7 +99,7 @@ def _play_all(draw: Callable[[int], DenPlan], seeds: range, jobs: int) -> Iterat
     if jobs <= 1:
         yield from map(partial(_draw_and_play, draw), seeds)
         return
-    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+    with workers(jobs) as pool:
         yield from pool.imap(partial(_draw_and_play, draw), seeds, chunksize=4)
 
 
