@@ -57,6 +57,47 @@ def test_the_exit_code_tells_whether_all_was_searched(states, code, capsys):
     assert code == main(["--alarms", "0", "--terms", "1", "--states", states])
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--alarms", "-1"], "argument --alarms must be at least 0, not -1"),
+        (["--terms", "0"], "argument --terms must be at least 1, not 0"),
+        (["--states", "0"], "argument --states must be at least 1, not 0"),
+    ],
+)
+def test_bounds_within_which_nothing_can_happen_are_wrong_usage(words, told, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert 2 == ended.value.code
+    assert told in capsys.readouterr().err
+
+
+def test_the_help_tells_of_each_bound_what_it_is_and_its_default(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    told = " ".join(capsys.readouterr().out.split())
+    for part in ("deaths of the keeper; the next one knows what was committed (default: 0)", "(default: 1000000)"):
+        assert part in told
+
+
+def test_ctrl_c_ends_a_search_with_one_line(monkeypatch, capsys):
+    def interrupted(search: Explore, at: int) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Explore, "_successors", interrupted)
+    assert 130 == main([])
+    assert "Interrupted after 1 states; the search is not complete.\n" == capsys.readouterr().err
+
+
+def test_a_terminal_is_told_how_far_the_search_is(monkeypatch, capsys):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setattr("wolfpack.sim.exhaustive.PROGRESS_S", 0.0)
+    assert 0 == main(["--alarms", "0", "--terms", "1"])
+    told = capsys.readouterr().err
+    assert "\r1 states so far" in told
+    assert told.endswith("\r\x1b[K")
+
+
 def test_a_search_that_gives_up_says_so():
     result = explore(Bounds(states=50))
     assert (False, None) == (result.complete, result.finding)

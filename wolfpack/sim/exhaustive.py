@@ -27,45 +27,53 @@ import argparse
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise
 from operator import le
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from wolfpack.core.wire import Claim
+from wolfpack.errors import CallerError
 from wolfpack.sim.exhaustive_keeper import EXPIRED, ROUSED
 from wolfpack.sim.exhaustive_process import Process
 from wolfpack.sim.exhaustive_tables import Broken, Move, Tables, bits, name_of
 from wolfpack.sim.exhaustive_words import EVERYBODY, KEEPER, Hello
 
+Progress = Callable[[int], object]
+PROGRESS_S = 1.0
 APART = 20_000  # states: so far a search goes for a better story
+
+
+def _bound(default: int, text: str, *, least: int = 0) -> Any:
+    return field(default=default, metadata={"help": text, "least": least})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
     """How far a search goes. The first six are numbers of choices over one whole history.
 
-    alarms: rings of any unit's alarm (silence, answer, retry, claim, ...); `cover` has no such bound.
-    leaves: an alpha goes on purpose and hands over; with `cover` any number may, or none.
-    hints: hints of a process' death, true or not: to the keeper and to the pack.
-    births: new boots of a unit that a hint ended; its old process may live on.
-    ticks: of the keeper: one kind asks somebody to lead, the other ends leases that were not listed.
-    restarts: deaths of the keeper; the next one knows what was committed.
-    turns: of each process.
-    terms: claims of later ones are not sent.
-    states: give up after so many; the search is then not complete.
+    Raises:
+        CallerError: a bound is below the least that it can be.
     """
 
-    alarms: int = 1
-    leaves: int = 0
-    hints: int = 0
-    births: int = 0
-    ticks: int = 0
-    restarts: int = 0
-    turns: int = 1
-    terms: int = 2
-    states: int = 1_000_000
+    alarms: int = _bound(
+        1, "rings of any unit's alarm (silence, answer, retry, claim, ...); no bound with --everywhere"
+    )
+    leaves: int = _bound(0, "an alpha goes on purpose and hands over; with --everywhere any number may, or none")
+    hints: int = _bound(0, "hints of a process' death, true or not: to the keeper and to the pack")
+    births: int = _bound(0, "new boots of a unit that a hint ended; its old process may live on")
+    ticks: int = _bound(0, "of the keeper: one kind asks somebody to lead, the other ends leases that were not listed")
+    restarts: int = _bound(0, "deaths of the keeper; the next one knows what was committed")
+    turns: int = _bound(1, "turns of each process")
+    terms: int = _bound(2, "claims of later terms are not sent", least=1)
+    states: int = _bound(1_000_000, "give up after so many states; the search is then not complete", least=1)
+
+    def __post_init__(self) -> None:
+        for bound in fields(self):
+            value, least = getattr(self, bound.name), bound.metadata["least"]
+            if value < least:
+                raise CallerError(f"{bound.name} must be at least {least}, not {value}")
 
 
 class Left(NamedTuple):
@@ -143,11 +151,16 @@ class Search:
         self._all_left = sum(left)
         self._add(State(self.tables.first_processes, self.tables.first_keeper, 0, left), -1, -1, Move("begins"))
 
-    def run(self) -> Result:
-        """Explores until nothing new is found, an invariant breaks, or `states` are known."""
+    def run(self, progress: Progress = lambda _: None) -> Result:
+        """Explores until nothing new is found, an invariant breaks, or `states` are known.
+
+        Args:
+            progress: called before each step, with how many states are known.
+        """
         started = time.perf_counter()
         transitions, finding = 0, None
         while (at := self._next()) is not None and len(self.states) < self.bounds.states:
+            progress(len(self.states))
             try:
                 for slot, move, after in self._successors(at):
                     transitions += 1
@@ -440,29 +453,59 @@ class Cover(Search):
         return []
 
 
-def explore(bounds: Bounds | None = None) -> Result:
+def explore(bounds: Bounds | None = None, progress: Progress = lambda _: None) -> Result:
     """Searches every history within the bounds; stops at the first that breaks an invariant."""
-    return Explore(bounds or Bounds()).run()
+    return Explore(bounds or Bounds()).run(progress)
 
 
-def cover(bounds: Bounds | None = None) -> Result:
+def cover(bounds: Bounds | None = None, progress: Progress = lambda _: None) -> Result:
     """Searches all that the keeper can live through, whatever its units do; stops where an invariant breaks."""
-    result = Cover(bounds or Bounds(), joined=True).run()
+    result = Cover(bounds or Bounds(), joined=True).run(progress)
     if result.finding is None:
         return result
     apart = Cover(replace(result.bounds, states=APART), joined=False).run()  # its story is that of one history
     return apart if apart.finding is not None else result
 
 
+class Told:
+    """How many states are known, on one line of a terminal."""
+
+    def __init__(self) -> None:
+        self.states = 0
+        self._shown = sys.stderr.isatty()
+        self._next = time.monotonic() + PROGRESS_S
+
+    def __call__(self, states: int) -> None:
+        self.states = states
+        if self._shown and time.monotonic() >= self._next:
+            self._next = time.monotonic() + PROGRESS_S
+            print(f"\r{states:,} states so far", end="", file=sys.stderr, flush=True)
+
+    def wipe(self) -> None:
+        if self._shown:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m wolfpack.sim.exhaustive", description=str(__doc__).split("\n")[0])
     parser.add_argument("--everywhere", action="store_true", help="each process is everywhere it could be: any alarms")
-    defaults = Bounds()
     for bound in fields(Bounds):
-        parser.add_argument(f"--{bound.name}", type=int, default=getattr(defaults, bound.name), metavar="N")
+        text = f"{bound.metadata['help']} (default: {bound.default})"
+        parser.add_argument(f"--{bound.name}", type=int, default=bound.default, metavar="N", help=text)
     options = vars(parser.parse_args(argv))
     search = cover if options.pop("everywhere") else explore
-    result = search(replace(defaults, **options))
+    try:
+        bounds = Bounds(**options)
+    except CallerError as exc:
+        parser.error(f"argument --{exc}")
+    told = Told()
+    try:
+        result = search(bounds, told)
+    except KeyboardInterrupt:
+        told.wipe()
+        print(f"Interrupted after {told.states:,} states; the search is not complete.", file=sys.stderr)
+        return 130
+    told.wipe()
     print(result)
     if result.finding is not None:
         return 1
