@@ -7,8 +7,14 @@ from pathlib import Path
 
 import pytest
 
+import wolfpack.cli.sim_reports as sim_reports
 import wolfpack.sim.lifeguard as lifeguard
 from tests.cli.support import call
+from wolfpack.cli.sim import BOTH_MENUS, DENS_MENUS, HERDS_MENUS
+from wolfpack.cli.sim_reports import report_herd
+from wolfpack.sim.faults import MENUS as DEN_MENUS
+from wolfpack.sim.herd import HerdResult
+from wolfpack.sim.herd_faults import MENUS as HERD_MENUS
 from wolfpack.sim.lifeguard import Grid
 from wolfpack.sim.plan import draw_plan
 from wolfpack.sim.replay import save
@@ -45,7 +51,7 @@ def test_the_same_seed_prints_the_same_trace() -> None:
 def test_people_get_a_short_report() -> None:
     result = call("sim", "--units", "10", "--seconds", "15", "--crash", "0.2")
     assert 0 == result.exit_code
-    for part in ("10 units", "2 units", "first DEAD", "all kept"):
+    for part in ("10 units", "crashes      2\n", "first DEAD", "all kept", "s after the end of all faults"):
         assert part in result.output
     assert len(result.output.splitlines()) <= 12
 
@@ -64,6 +70,64 @@ def test_a_broken_promise_is_told_and_exits_with_one(monkeypatch: pytest.MonkeyP
     assert 1 == result.exit_code
     assert "1 violation" in result.output
     assert "L1: nobody leads" in result.output
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["--units", "4", "--seconds", "4", "--faults", "slow"], "not run: only herds have the menu 'slow'"),
+        (["--units", "25", "--seconds", "4", "--faults", "all"], "it has at most 24 units here"),
+    ],
+)
+def test_a_den_that_is_not_run_is_told(args: list[str], said: str) -> None:
+    assert said in call("sim", *args).output
+
+
+def test_the_help_names_the_menus_that_each_command_takes() -> None:
+    assert {"all", *BOTH_MENUS.split(", "), *HERDS_MENUS.split(", ")} == {"all", *HERD_MENUS}
+    assert {"all", *BOTH_MENUS.split(", "), *DENS_MENUS.split(", ")} == set(DEN_MENUS)
+    for words, menus in ((["sim"], {*HERD_MENUS, *DEN_MENUS}), (["sim", "sweep"], set(DEN_MENUS))):
+        told = call(*words, "--help").output
+        assert set() == {menu for menu in menus if menu not in told}
+
+
+def test_options_before_a_command_are_refused_for_it_would_never_see_them() -> None:
+    result = call("sim", "--units", "5", "--crash", "0.2", "sweep", "--seeds", "1")
+    assert 2 == result.exit_code
+    assert "--units, --crash before 'sweep' would be of no effect" in result.output
+
+
+@pytest.mark.parametrize("command", [["sim"], ["sim", "sweep", "--jobs", "1"]], ids=" ".join)
+@pytest.mark.parametrize("seconds", ["nan", "0", "-1", "1e9"])
+def test_seconds_that_nobody_can_wait_for_are_refused_in_one_sentence(command: list[str], seconds: str) -> None:
+    result = call(*command, "--seconds", seconds)
+    assert 2 == result.exit_code
+    told = f"Error: A run takes more than 0 and at most 100,000,000 seconds, not {float(seconds):g}."
+    assert told == result.output.strip().splitlines()[-1]
+
+
+def test_figures_are_told_as_people_write_them(capsys: pytest.CaptureFixture[str]) -> None:
+    known = {"p50": 1.0, "p99": 2.0}
+    report_herd(
+        HerdResult(
+            units=7, virtual_s=1300.0, wall_s=1.0, cpu_s=1.0, messages=1, bytes=1, howls=1, messages_per_unit_s=1.0,
+            violations=0, alpha_changes=1, crashed=53, first_dead_s=known, all_know_s=known, calm_s=3.25,
+            load_age_s={"p50": None},
+        )
+    )  # fmt: skip
+    told = capsys.readouterr().out
+    for part in ("(1,300 x real time)", "1 change\n", "crashes      53\n", "3.2 s after the end of all faults"):
+        assert part in told
+
+
+def test_a_terminal_is_told_how_far_the_time_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda self: True, raising=False)
+    monkeypatch.setattr(sim_reports, "TOLD_S", 0.0)
+    result = call("sim", "--units", "3", "--seconds", "2")
+    assert "\r1.0 of 2 virtual seconds" in result.stderr
+    assert result.stderr.endswith(f"{'':50}\r")
+    monkeypatch.undo()
+    assert "" == call("sim", "--units", "3", "--seconds", "2").stderr
 
 
 @pytest.mark.parametrize("ending", ["png", "svg"])

@@ -11,24 +11,38 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from wolfpack.cli.common import FAILED, Commands, json_option
 from wolfpack.cli.render import print_json
 from wolfpack.cli.sim_reports import (
+    TOLD,
+    VirtualProgress,
     progress,
     report_den,
     report_failover,
     report_herd,
     report_lifeguard,
+    report_no_den,
     report_sweep,
 )  # fmt: skip
 from wolfpack.errors import CallerError, unknown_name
 
 if TYPE_CHECKING:
     from wolfpack.sim.den_run import DenResult
+    from wolfpack.sim.herd import Herd
     from wolfpack.sim.sweep import SweepResult
 
+# Menus of faults in words: the modules that have them are loaded when they are needed.
+BOTH_MENUS = "network, pauses, crashes"
+HERDS_MENUS = "slow, churn"
+DENS_MENUS = "clocks, keeper, boots, persons, calm"
 DEN_MOST = 24  # units: with faults, so small a herd is run as a whole den too, with keeper, tasks and clients
+HERD_HELP = (
+    f"A menu of random faults: {BOTH_MENUS}, {HERDS_MENUS} or all. Up to {DEN_MOST} units are run as a whole den too, "
+    f"with any but {HERDS_MENUS}; only dens have {DENS_MENUS}."
+)
+DEN_HELP = f"A menu of random faults: {BOTH_MENUS}, {DENS_MENUS} or all."
 
 
 @click.group(
@@ -44,7 +58,13 @@ DEN_MOST = 24  # units: with faults, so small a herd is run as a whole den too, 
 @click.option("--seed", default=0, show_default=True, type=int, help="Same seed, same run.")
 @click.option("--crash", default=0.0, type=float, help="This share crashes at once, after a sixth of the time.")
 @click.option("--loss", default=0.0, type=float, help="This share of all packets is lost.")
-@click.option("--faults", "menu", default="", help="A menu of random faults, or all. See docs/simulator.md.")
+@click.option(
+    "--faults",
+    "menu",
+    default="",
+    help=f"A menu of random faults: {BOTH_MENUS}, {HERDS_MENUS} or all. Up to {DEN_MOST} units are run as a whole den "
+    f"too, with any but {HERDS_MENUS}; only dens have {DENS_MENUS}.",
+)
 @click.option("--profile", default="ray", show_default=True, help="Timing profile: ray, classic or fast.")
 @click.option("--busy", is_flag=True, help="Each unit's load changes every second; tells how old known loads are.")
 @click.option("--picture", type=click.Path(), help="Draw the run (.png or .svg).")
@@ -59,6 +79,7 @@ def sim(
     Exit code 1: a promise was broken; the seed shows it again.
     """
     if ctx.invoked_subcommand is not None:
+        _refuse_own_options(ctx, ctx.invoked_subcommand)
         return
     from wolfpack.sim.herd import HerdPlan, run_herd
 
@@ -67,14 +88,22 @@ def sim(
         units=units, seconds=seconds, seed=seed, crash=crash, loss=loss, faults=herd_menus, profile=profile,
         busy=busy,
     ).checked()  # fmt: skip
+    told = VirtualProgress(seconds)
     if picture is None:
-        result = run_herd(plan)
+        result = run_herd(plan, each_s=seconds / TOLD, look=told.look)
+        told.wipe()
     else:
         from wolfpack.sim.herd_picture import LOOKS, Recorder, draw, picture_path
 
         picture_path(picture)
         seen = Recorder()
-        result = run_herd(plan, each_s=seconds / LOOKS, look=seen.look)
+
+        def look(herd: Herd) -> None:
+            seen.look(herd)
+            told.look(herd)
+
+        result = run_herd(plan, each_s=seconds / LOOKS, look=look)
+        told.wipe()
         draw(seen, result, picture)
     den: DenResult | None = None
     if den_menu is not None:
@@ -90,10 +119,25 @@ def sim(
         report_herd(result)
         if den is not None:
             report_den(den)
+        elif menu:
+            report_no_den(menu, units, DEN_MOST)
         if picture is not None:
             click.echo(f"{'drawn':<12} {picture}")
     if violations:
         ctx.exit(FAILED)
+
+
+def _refuse_own_options(ctx: click.Context, command: str) -> None:
+    """Options that stand before a command are the herd's, and the command would never see them."""
+    given = [
+        each.opts[0] for each in ctx.command.params
+        if each.expose_value and ctx.get_parameter_source(each.name or "") is ParameterSource.COMMANDLINE
+    ]  # fmt: skip
+    if given:
+        raise click.UsageError(
+            f"{', '.join(given)} before {command!r} would be of no effect: write what {command!r} takes after it, "
+            f"and see `wolfpack sim {command} --help`."
+        )
 
 
 def _menus(menu: str, units: int) -> tuple[tuple[str, ...], str | None]:
@@ -131,7 +175,7 @@ def _menus(menu: str, units: int) -> tuple[tuple[str, ...], str | None]:
 @click.option("--first", default=0, show_default=True, type=int, help="The first seed.")
 @click.option("--seconds", default=120.0, show_default=True, type=float, help="Virtual time of each.")
 @click.option("--units", default=None, type=click.IntRange(1, DEN_MOST), help="Of each; default: as the seed has it.")
-@click.option("--faults", "menu", default="all", show_default=True, help="A menu of random faults.")
+@click.option("--faults", "menu", default="all", show_default=True, help=DEN_HELP)
 @click.option("--profile", default="ray", show_default=True, help="Timing profile: ray, classic or fast.")
 @click.option("--jobs", default=None, type=click.IntRange(1), help="Processes; default: as many as there are cores.")
 @click.option("--out", type=click.Path(file_okay=False), help="Write each broken run here, for `replay`.")

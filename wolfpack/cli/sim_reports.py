@@ -14,29 +14,31 @@ from wolfpack.cli.render import counted
 if TYPE_CHECKING:
     from wolfpack.sim.den_run import DenResult
     from wolfpack.sim.failover import FailoverResult
-    from wolfpack.sim.herd import HerdResult
+    from wolfpack.sim.herd import Herd, HerdResult
     from wolfpack.sim.lifeguard import LifeguardResult
     from wolfpack.sim.sweep import SweepResult
 
 STORY_LINES = 10
 PROGRESS_S = 5.0
+TOLD = 1000  # looks at the time in a run of a herd
+TOLD_S = 1.0
 
 
 def report_herd(result: HerdResult) -> None:
     speed = result.virtual_s / max(result.wall_s, 1e-9)
     rows = [
         ("herd", f"{result.units} units, profile {result.profile}, seed {result.seed}"),
-        ("time", f"{result.virtual_s:g} virtual seconds in {result.wall_s:.1f} s ({speed:.3g} x real time)"),
+        ("time", f"{result.virtual_s:g} virtual seconds in {result.wall_s:.1f} s ({_speed(speed)})"),
         (
             "messages",
             f"{result.messages:,} ({result.messages_per_unit_s:.2f} a unit and second, "
             f"{result.bytes / max(result.messages, 1):.0f} bytes each), and {result.howls:,} howls of the election",
         ),
-        ("alpha", f"{result.alpha_changes} changes"),
+        ("alpha", counted(result.alpha_changes, "change")),
     ]
     if result.crashed:
         rows += [
-            ("crashed", counted(result.crashed, "unit")),
+            ("crashes", f"{result.crashed:,}"),
             ("first DEAD", _spread(result.first_dead_s)),
             ("all know", f"{_spread(result.all_know_s)}{_rounds(result.rounds)}"),
         ]
@@ -47,6 +49,7 @@ def report_herd(result: HerdResult) -> None:
         rows.append(("known load", f"{p50:.1f} s old (median), {p99:.1f} s (p99)"))
     rows += [
         ("accusations", f"{result.false_positives} false ({result.healthy_false_positives} among healthy units)"),
+        ("at rest", _rest(result.calm_s)),
         ("promises", "all kept" if not result.violations else counted(result.violations, "violation")),
         ("trace", result.trace_hash),
     ]
@@ -62,6 +65,14 @@ def _spread(values: Mapping[str, float | None]) -> str:
     return f"after {values['p50']:.2f} s (median), {values['p99']:.2f} s (p99)"
 
 
+def _speed(speed: float) -> str:
+    return f"{speed:,.0f} x real time" if speed >= 10 else f"{speed:.1f} x real time"
+
+
+def _rest(calm_s: float | None) -> str:
+    return "not in time" if calm_s is None else f"{calm_s:.1f} s after the end of all faults"
+
+
 def _rounds(rounds: float | None) -> str:
     return "" if rounds is None else f", {rounds:.1f} protocol periods at most"
 
@@ -70,21 +81,31 @@ def report_den(result: DenResult) -> None:
     """One line on a den beside its herd; more where it broke a promise."""
     click.echo(
         f"{'den':<12} {counted(result.faults, 'fault')}, {counted(result.submitted, 'task')}: {result.done} done, "
-        f"{result.dead} dead, {result.cancelled} cancelled; {result.alpha_changes} changes of alpha"
+        f"{result.dead} dead, {result.cancelled} cancelled; {counted(result.alpha_changes, 'change')} of alpha"
     )
     if result.violation is not None:
         click.echo(f"  {result.violation.promise}: {result.violation.text}")
+
+
+def report_no_den(menu: str, units: int, most: int) -> None:
+    """Why no den was run beside a herd, where one would look for it."""
+    from wolfpack.sim.faults import MENUS
+
+    if menu not in MENUS:
+        click.echo(f"{'den':<12} not run: only herds have the menu {menu!r}")
+    elif menu == "all" and units > most:
+        click.echo(f"{'den':<12} not run, nor what only dens have: it has at most {most} units here")
 
 
 def report_sweep(result: SweepResult) -> None:
     speed = result.virtual_s / max(result.wall_s, 1e-9)
     click.echo(
         f"{counted(result.runs, 'den')}, {result.virtual_s:,.0f} virtual seconds in {result.wall_s:.0f} s "
-        f"({speed:.3g} x real time)"
+        f"({_speed(speed)})"
     )
     click.echo(
         f"{counted(result.faults, 'fault')}, {counted(result.submitted, 'task')}: {result.done} done, "
-        f"{result.dead} dead, {result.cancelled} cancelled; {result.alpha_changes} changes of alpha"
+        f"{result.dead} dead, {result.cancelled} cancelled; {counted(result.alpha_changes, 'change')} of alpha"
     )
     if not result.findings:
         click.echo("All promises were kept.")
@@ -147,3 +168,21 @@ def progress(what: str) -> Callable[[int, int], Any]:
             click.echo(f"{done} of {of} {what}", err=True)
 
     return tell
+
+
+class VirtualProgress:
+    """How far a herd's time is, on one line of a terminal; nowhere else."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._shown = sys.stderr.isatty()
+        self._next = time.monotonic() + TOLD_S
+
+    def look(self, herd: Herd) -> None:
+        if self._shown and time.monotonic() >= self._next:
+            self._next = time.monotonic() + TOLD_S
+            click.echo(f"\r{herd.kernel.now:,.1f} of {self._seconds:,g} virtual seconds", err=True, nl=False)
+
+    def wipe(self) -> None:
+        if self._shown:
+            click.echo(f"\r{'':50}\r", err=True, nl=False)

@@ -36,7 +36,7 @@ SECONDS_MOST = 1e8  # of one run: three years
 def check_seconds(seconds: float) -> None:
     """Raises CallerError unless a run can take so long."""
     if not 0.0 < seconds <= SECONDS_MOST:
-        raise CallerError(f"A run takes more than 0 and at most {SECONDS_MOST:g} seconds, not {seconds:g}.")
+        raise CallerError(f"A run takes more than 0 and at most {SECONDS_MOST:,.0f} seconds, not {seconds:g}.")
 
 
 def to_us(seconds: float) -> int:

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from wolfpack.sim.den_run import DenResult, play
+from wolfpack.sim.kernel import check_seconds
 from wolfpack.sim.plan import DenPlan, draw_plan
 from wolfpack.sim.shrink import shrink
 from wolfpack.sim.story import tell
@@ -74,7 +75,12 @@ def sweep(
         jobs: processes; None: one a core, 1: all in this one.
         shrink_s: real seconds spent on making each of the first three violations small.
         on_result: called after each run, in the order of the seeds.
+
+    Raises:
+        UnknownName, CallerError: as of `plan.draw_plan`.
     """
+    check_seconds(seconds)
+    draw_plan(first, seconds=1.0, menu=menu, units=units, profile=profile)  # refuses before any process is born
     began = time.perf_counter()
     draw = partial(draw_plan, seconds=seconds, menu=menu, units=units, profile=profile)
     jobs = jobs or len(os.sched_getaffinity(0))
