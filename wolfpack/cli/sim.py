@@ -93,7 +93,7 @@ def sim(
         result = run_herd(plan, each_s=seconds / TOLD, look=told.look)
         told.wipe()
     else:
-        from wolfpack.sim.herd_picture import LOOKS, Recorder, draw, picture_path
+        from wolfpack.sim.herd_picture import Recorder, draw, looks, picture_path
 
         picture_path(picture)
         seen = Recorder()
@@ -102,7 +102,7 @@ def sim(
             seen.look(herd)
             told.look(herd)
 
-        result = run_herd(plan, each_s=seconds / LOOKS, look=look)
+        result = run_herd(plan, each_s=seconds / looks(plan), look=look)
         told.wipe()
         draw(seen, result, picture)
     den: DenResult | None = None

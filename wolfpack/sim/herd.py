@@ -31,7 +31,7 @@ def run_herd(plan: HerdPlan, *, each_s: float = 0.0, look: Callable[[Herd], obje
 
     Args:
         plan: what happens.
-        each_s, look: `look(herd)` is called so often, for pictures.
+        each_s, look: `look(herd)` is called so often and at the end of the plan's time, for pictures.
 
     Raises:
         CallerError: the plan makes no sense.
@@ -71,10 +71,10 @@ def crash_share(herd: Herd, share: float) -> list[str]:
 
 
 def _look_on(herd: Herd, look: Callable[[Herd], object], each_s: float) -> None:
-    if herd.kernel.now > herd.plan.seconds:
-        return
     look(herd)
-    herd.kernel.after(each_s, _look_on, herd, look, each_s)
+    left_s = herd.plan.seconds - herd.kernel.now
+    if left_s > 0:
+        herd.kernel.after(min(each_s, left_s), _look_on, herd, look, each_s)  # the last look is at the end
 
 
 def _result(herd: Herd, equal_s: float | None, began: tuple[float, float]) -> HerdResult:
