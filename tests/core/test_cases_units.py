@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.core.book_desk import Desk, cards, den
 from tests.core.test_cases_tasks import CPU, QUICK, order, pack, running
 from wolfpack.core.book.journal import AskToLead, CreateUnit, Instruct, Summon
+from wolfpack.core.book.units import probe_after_s
 from wolfpack.core.hand import LeaseBook
 from wolfpack.core.wire import Move
 from wolfpack.model import Card, Cause, Job, Nature, Offer, PackSpec, Readiness, Report
@@ -49,6 +50,24 @@ def test_P23_a_unit_whose_set_up_raises_is_quarantined_after_three_births_and_ot
     assert "grey-0 failed 3 births in a row" in event["reason"]
     assert 3 == sum(unit == "grey-0" for unit, _ in world.processes)
     assert Readiness.QUARANTINED == world.book.units["grey-0"].readiness
+
+
+def test_P23_a_quarantined_unit_is_probed_after_a_minute_then_after_two_and_serves_once_it_can() -> None:
+    world = World(cards=wolves(1), packs=[pack()], timing=QUICK)
+    world.broken.add("grey-0")
+    (task_id,) = world.submit("p", [task()])
+    assert world.run_until(lambda: world.events("UnitQuarantined"), 20.0)
+    assert world.run_until(lambda: len(world.events("UnitQuarantined")) == 2, 62.0)
+    world.broken.clear()
+    world.run(100.0)
+    assert not world.done([task_id])
+    world.settle(25.0)
+    assert world.done([task_id])
+
+
+@pytest.mark.parametrize(("births", "seconds"), [(3, 60.0), (4, 120.0), (5, 240.0), (9, 3600.0), (5000, 3600.0)])
+def test_a_card_is_probed_after_twice_as_long_each_time_at_most_an_hour(births: int, seconds: float) -> None:
+    assert seconds == probe_after_s(births)
 
 
 def test_P23_a_quarantined_unit_is_woken_by_an_operator() -> None:

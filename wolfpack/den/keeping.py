@@ -25,6 +25,7 @@ from ray.exceptions import ActorUnavailableError, RayActorError, RayTaskError
 
 from wolfpack.core import shapes
 from wolfpack.core.book import Book, Instant
+from wolfpack.core.book.clock import KeeperClock
 from wolfpack.core.book.journal import AskToLead, CreateUnit, EndUnit, Instruct, Order, Summon
 from wolfpack.core.rows import Ledger
 from wolfpack.core.wire import pack
@@ -44,7 +45,12 @@ TETHER_S = 5.0  # the den ends so long after its last tether
 FIRST_TETHER_S = 120.0  # or so long after its birth, if no driver ever showed one
 CLEAN_UP_S = 3.0  # a unit of a den that ends has so long to end its hands
 FORGET_S = 120.0  # a client that watches no more is forgotten after so long
-FORGIVE_S = 0.5  # a tick later than this was a pause of our own
+FORGIVE_S = 0.5  # longer than this between two looks at the clock was a pause of our own
+
+
+def _steady() -> float:
+    """Seconds of a clock that nobody sets; where there is one that goes on while the machine sleeps, that."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 class Keeping:
@@ -71,7 +77,7 @@ class Keeping:
         self._untethered_since = time.monotonic()
         self._was_tethered = False
         self._durable_settle_no = self._durable_event_no = 0
-        self._forgiven_s = 0.0
+        self._clock = KeeperClock(time.monotonic(), _steady(), time.time(), FORGIVE_S)
         self._parked = 0
         self.refused_calls = 0  # of others, that had not the shape they must have
         self._watched: dict[str, float] = {}  # client -> when its last watch came
@@ -88,7 +94,7 @@ class Keeping:
         task.add_done_callback(self._tasks.discard)
 
     def _now(self) -> Instant:
-        return Instant(time.monotonic() - self._forgiven_s, time.time())
+        return self._clock.read(time.monotonic(), _steady())
 
     async def _live(self) -> None:
         try:
@@ -160,7 +166,6 @@ class Keeping:
             await asyncio.sleep(max(0.0, due - time.monotonic()))
             late_s = time.monotonic() - due
             if late_s > FORGIVE_S:  # we were frozen or stalled; what the others sent meanwhile is queued behind us
-                self._forgiven_s += late_s
                 await asyncio.sleep(0.05)
             due = time.monotonic() + TICK_S
             try:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from wolfpack.core.book import Book, Instant
+from wolfpack.core.book.clock import KeeperClock
 from wolfpack.core.book.journal import Answer, AskToLead, CreateUnit, EndUnit, Instruct, Order, Summon
 from wolfpack.core.memory_ledger import MemoryLedger
 from wolfpack.core.rows import Writes
@@ -51,7 +52,8 @@ class Keeper:
             world.disk.holder = None
         self.book = Book(world.timing, self._kernel.stream("keeper", len(world.keepers)))
         self.durable_settle_no = 0
-        self._forgiven_s = 0.0
+        now = self._kernel.now
+        self._clock = KeeperClock(now, now, WALL + now + world.wall_jump_s, FORGIVE_S)
         self._inbox: list[Callable[[], object]] = []
         self._open: dict[Call, None] = {}
         self._waiting: list[tuple[Call, Any]] = []
@@ -73,7 +75,7 @@ class Keeper:
         else:
             self._find_processes()
         self.make_dirty()
-        self._kernel.after(TICK_S, self._tick, self._kernel.now + TICK_S)
+        self._kernel.after(TICK_S, self._tick)
 
     def _find_processes(self) -> None:
         """Asks for every unit that the ledger calls awake; who was creating one goes on."""
@@ -88,7 +90,7 @@ class Keeper:
 
     def at(self) -> Instant:
         now = self._kernel.now
-        return Instant(now - self._forgiven_s, WALL + now + self._world.wall_jump_s)
+        return self._clock.read(now, now)
 
     # --- calls --------------------------------------------------------------------------------------------------
 
@@ -170,20 +172,17 @@ class Keeper:
 
     # --- time ---------------------------------------------------------------------------------------------------
 
-    def _tick(self, due: float) -> None:
+    def _tick(self) -> None:
         if not self.up:
             return
         kernel = self._kernel
         if self.paused:
-            kernel.after(AGAIN_S, self._tick, due)
+            kernel.after(AGAIN_S, self._tick)
             return
-        late_s = kernel.now - due
-        if late_s > FORGIVE_S:
-            self._forgiven_s += late_s
         self.book.tick(self.at())
         self.book.sweep()
         self.make_dirty()
-        kernel.after(TICK_S, self._tick, kernel.now + TICK_S)
+        kernel.after(TICK_S, self._tick)
 
     def pause(self) -> None:
         self.paused = True

@@ -28,8 +28,15 @@ from wolfpack.model import Card, Cause, Nature, Readiness, Timing, natural_key
 from wolfpack.plain import card_to_json
 
 BIRTHS_MOST = 3  # failed in a row: the card is quarantined
+PROBE_S = 60.0  # so long after that it is tried again, then after twice as long, and so on
+PROBE_MOST_S = 3600.0
 WAKE_LIMIT_S = 60.0  # a waking unit unheard for so long sleeps again, its boot spent
 LIVING = (Readiness.AWAKE, Readiness.DRAINING)
+
+
+def probe_after_s(failed_births: int) -> float:
+    """How long a card stays in quarantine after so many births that failed in a row, before one more is tried."""
+    return min(PROBE_MOST_S, PROBE_S * 2.0 ** min(failed_births - BIRTHS_MOST, 10))
 
 
 class UnitDesk:
@@ -163,7 +170,7 @@ class UnitDesk:
         self._put_to_sleep(at, unit, f"birth {unit.failed_births} failed: {reason}")
         if unit.failed_births >= BIRTHS_MOST:
             unit.readiness = Readiness.QUARANTINED
-            unit.wake_at = 0.0
+            unit.wake_at = at.wall + probe_after_s(unit.failed_births)
             text = f"{name} failed {unit.failed_births} births in a row; mend its set-up and wake it. Last: {reason}"
             self._journal.publish(at, UnitQuarantined(unit=name, reason=text))
         elif unit.card.day_job:
@@ -351,6 +358,8 @@ class UnitDesk:
                 self.lose(at, unit.id, unit.boot, reason)
             elif unit.readiness is Readiness.ASLEEP and unit.wake_at and unit.wake_at <= at.wall and not self.closing:
                 self.wake(at, unit, None, "its day job is due")
+            elif unit.readiness is Readiness.QUARANTINED and unit.wake_at <= at.wall and not self.closing:
+                self.wake(at, unit, None, f"a probe: {unit.failed_births} births failed in a row")
         if not self.closing:
             self._keep_awake(at)
 
