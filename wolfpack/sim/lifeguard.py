@@ -10,7 +10,7 @@ run. It is healthy-to-healthy where the accusing member is, too. One healthy mem
 run: how long it takes to find that is the price of patience. Every arm meets the same faults in the same seed.
 
 The values of C are the paper's; those of D and I were taken down from memory of it and could not be compared with the
-text: call them ours. `GRIDS` has the whole grid, one that takes about half an hour on two cores, and a quick one.
+text: call them ours. `GRIDS` has the whole grid, two parts of it, and a quick one.
 """
 
 from __future__ import annotations
@@ -77,6 +77,7 @@ GRIDS: Mapping[str, Grid] = {
         (0.001, 0.004, 0.016, 0.064, 0.256, 1.024, 4.096, 16.384),
     ),
     "standard": Grid((4, 16, 32), (0.128, 2.048, 8.192, 32.768), (0.001, 0.256, 16.384)),
+    "sample": Grid((4, 16, 32), (2.048, 16.384), (0.256,)),
     "quick": Grid((16,), (16.384,), (1.024,), test_s=40.0),
 }  # fmt: skip
 
