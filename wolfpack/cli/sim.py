@@ -290,7 +290,11 @@ def failover(ctx: click.Context, crashes: int, units: int, profile: str, seed: i
 )
 @click.option("--quick", is_flag=True, help="One cell of the grid, in less than a minute.")
 @click.option(
-    "--grid", default="standard", show_default=True, type=click.Choice(["quick", "sample", "standard", "full"]), help="Which."
+    "--grid",
+    default="standard",
+    show_default=True,
+    type=click.Choice(["quick", "sample", "standard", "full"]),
+    help="Which.",
 )
 @click.option("--jobs", default=None, type=click.IntRange(1), help="Processes; default: as many as there are cores.")
 @click.option("--seed", default=0, show_default=True, type=int, help="Same seed, same runs.")
