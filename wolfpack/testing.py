@@ -12,7 +12,8 @@ minimums and budgets, under the faults of a menu (`MENUS`) or a schedule of your
 
 All invariants are looked after at each step, and once the faults stop every pack must have one alpha whom its members
 follow, and every task must settle. `keep_promises` raises an AssertionError that names the seed, the few faults that
-are needed to see it, and what happened last. `play` returns figures instead; `save(path, plan)`, `load(path)` keep a plan in a file.
+are needed to see it, and what happened last. `play` returns figures instead; `save(path, plan)` and `load(path)` keep a
+plan in a file.
 
 `World` is the den itself, for tests that steer it by hand: submit, crash a unit, look at rows, go on.
 """
