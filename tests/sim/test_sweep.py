@@ -1,5 +1,6 @@
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -98,6 +99,15 @@ def test_a_drawn_plan_is_the_same_again_and_differs_by_seed_and_menu() -> None:
     assert draw_plan(3) != draw_plan(4)
     assert {K.KEEPER_CRASH} < {each.kind for each in draw_plan(3, menu="keeper", seconds=300.0).faults}
     assert () == draw_plan(3, menu="calm").faults
+
+
+@pytest.mark.parametrize("wrong", [{"seconds": float("nan")}, {"menu": "crashs"}, {"units": 0}], ids=str)
+def test_a_sweep_that_makes_no_sense_is_refused_before_any_process_is_born(
+    wrong: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wolfpack.sim.sweep.workers", lambda jobs: pytest.fail(f"{jobs} were born"))
+    with pytest.raises(CallerError):
+        sweep(seeds=4, jobs=2, **wrong)
 
 
 def test_what_is_asked_of_a_drawn_plan_is_in_it() -> None:
