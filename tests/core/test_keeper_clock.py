@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from wolfpack.core.book.clock import KeeperClock
+import pytest
+
+from wolfpack.core.book.clock import KeeperClock, still_due
 
 
 def test_time_passes_while_the_keeper_looks_often():
@@ -27,3 +29,16 @@ def test_its_time_never_goes_back():
 def test_wall_time_goes_on_through_a_pause():
     clock = KeeperClock(100.0, 50.0, 1_000.0, 0.5)
     assert 1_060.0 == clock.read(110.0, 110.0).wall
+
+
+@pytest.mark.parametrize(
+    ("due", "since", "wall", "expected"),
+    [
+        (130.0, 100.0, 110.0, 130.0),  # the usual case
+        (130.0, 100.0, 500.0, 130.0),  # overdue
+        (130.0, 100.0, 40.0, 70.0),  # the clock was set back by a minute and more: thirty seconds from now
+        (0.0, 100.0, 40.0, 0.0),  # not delayed
+    ],
+)
+def test_what_a_former_keeper_wrote_down_waits_no_longer_than_it_was_told_to(due, since, wall, expected):
+    assert expected == still_due(due, since, wall)

@@ -14,6 +14,15 @@ from __future__ import annotations
 from wolfpack.core.book.state import Instant
 
 
+def still_due(due: float, since: float, wall: float) -> float:
+    """When something is due that a keeper before this one wrote down.
+
+    If the clock was set back between the two, `since`, when it was written, lies ahead of now. Then it waits once more
+    for as long as it was told to, and not for as long as the clock was set back too. All in seconds since the epoch.
+    """
+    return min(due, wall + max(0.0, due - since))
+
+
 class KeeperClock:
     """Reads times for the book.
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from math import ceil
 
+from wolfpack.core.book.clock import still_due
 from wolfpack.core.book.journal import Journal
 from wolfpack.core.book.queue import Queue
 from wolfpack.core.book.state import Held, Instant, Options, Pack, ParkedTurn, Task, Unit, final_of_row, needs_from_json
@@ -91,8 +92,11 @@ class TaskDesk:
         self.live[task.fixed.id] = task
         if task.fixed.key is not None:
             self._keys[task.fixed.pack, task.fixed.key] = task
+        since = max(task.fixed.submitted_at, task.started_at, task.ended_at)
         if task.options.deadline_at is not None and not task.ended_at:  # a person's replay sets the deadline aside
-            heappush(self._deadlines, (task.options.deadline_at, task.fixed.id))
+            due = still_due(task.options.deadline_at, task.fixed.submitted_at, at.wall)
+            heappush(self._deadlines, (due, task.fixed.id))
+        task.not_before = still_due(task.not_before, since, at.wall)
         queue = self.queues.setdefault(task.fixed.pack, Queue())
         if task.state is TaskState.QUEUED:
             queue.push(task, at.wall)
