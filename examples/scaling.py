@@ -56,10 +56,12 @@ def by_load(pack: wolfpack.Pack, tasks: int) -> dict[str, int]:
     print(f"by load: 0 to 5 members, {tasks} tasks of 0.1 s at once", flush=True)
     pack.scale(0, 5)
     futures = [pack.submit(time.sleep, 0.1) for _ in range(tasks)]
-    most = 0
-    for future in wolfpack.as_completed(futures, timeout=60):
-        future.result()
+    most, left = 0, set(futures)
+    while left:
         most = max(most, len(members(pack)))
+        _, left = wolfpack.wait(left, timeout=0.1)
+    for future in futures:
+        future.result()
     print(f"all {tasks} tasks are done; the pack had up to {most} members", flush=True)
     wait_until(pack, "nobody is left: all sleep", lambda: not members(pack))
     return {"scaled up by load": most, "asleep again": len(members(pack))}

@@ -16,8 +16,13 @@ import pytest
 from tests.ray.support import DenMaker
 
 # A busy machine is no fault of the code: how long an example takes is not judged.
-hypothesis.settings.register_profile("patient", hypothesis.settings(), deadline=None, max_examples=50)
+hypothesis.settings.register_profile("patient", hypothesis.settings(), deadline=None, max_examples=30)
 hypothesis.settings.load_profile("patient")
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Two processes with a Ray of its own each, since a test of Ray mostly waits; without Ray one more than cores."""
+    return (os.cpu_count() or 1) + 1 if config.option.markexpr == "not ray" else 2
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -272,7 +272,7 @@ def test_P65_of_two_free_wolves_exactly_one_sleeps() -> None:
     assert 1 == len(world.events("UnitSlept"))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(data=st.data())
 def test_P66_moves_repeated_and_overtaken_leave_row_and_unit_in_agreement(data: st.DataObject) -> None:
     """The unit sends one move after the other; each may come again, however late. The row follows the newest only."""

@@ -77,7 +77,7 @@ def inflict(pump: Watched, fault: str, name: str, other: str, boots: dict[str, i
             pump.hint(name, other)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     seed=st.integers(0, 2**32),
     script=st.lists(

@@ -131,7 +131,7 @@ items = st.one_of(
 )  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.lists(items, max_size=30))
 def test_I11_whatever_is_written_fits_1400_bytes_and_is_read_back(wanted):
     writer = Writer(HEAD)
@@ -148,7 +148,7 @@ def test_I11_whatever_is_written_fits_1400_bytes_and_is_read_back(wanted):
         assert got == [item for item in written if type(item) is kind]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.binary(max_size=200))
 def test_S38_any_bytes_are_read_or_refused(data):
     for read in (read_items, read_packet, read_message):

@@ -53,7 +53,7 @@ def inflict(world: World, fault: str, name: str, other: str) -> None:
             world.cut |= {("keeper", name)}
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32), size=st.integers(1, 5), network=networks, script=faults)
 def test_L1_one_alpha_that_all_follow_within_six_silences_after_any_faults(seed, size, network, script):
     world = World(seed)

@@ -150,7 +150,7 @@ members = st.builds(
 )  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.lists(st.one_of(members, st.sampled_from(["settle", "forget"])), max_size=40), st.integers(0, 8))
 def test_a_view_is_what_was_last_put_whatever_base_it_rests_on(script, size):
     view, model = View(base_of(size)), {m.unit: m for m in base_of(size).members}

@@ -69,6 +69,7 @@ class ScaledPack(FakePack):
     def __init__(self, den, options=None):
         super().__init__(den, options)
         self.open = []
+        self.unseen = False  # work came since somebody last looked: members stay until then, however short it was
         den.units = self.units
 
     def scale(self, fewest, most):
@@ -78,10 +79,12 @@ class ScaledPack(FakePack):
     def submit(self, fn, *args, **kwargs):
         future = super().submit(fn, *args, **kwargs)
         self.open.append(future)
+        self.unseen = True
         return future
 
     def units(self):
-        busy = any(not future.done() for future in self.open)
+        busy = self.unseen or any(not future.done() for future in self.open)
+        self.unseen = False
         return [unit(f"grey-{n}", pack="work") for n in range(self.limits[busy])]
 
 

@@ -17,10 +17,10 @@ K = FaultKind
 
 
 def test_seeds_of_two_virtual_minutes_keep_all_promises_whatever_fails() -> None:
-    result = sweep(seeds=3, seconds=120.0, jobs=1)
-    assert (3, ()) == (result.runs, result.findings)
-    assert result.faults >= 50
-    assert result.submitted == result.done + result.dead + result.cancelled >= 150
+    result = sweep(seeds=2, seconds=120.0, jobs=1)
+    assert (2, ()) == (result.runs, result.findings)
+    assert result.faults >= 30
+    assert result.submitted == result.done + result.dead + result.cancelled >= 100
 
 
 def test_a_sweep_side_by_side_finds_what_one_by_one_finds() -> None:
