@@ -36,7 +36,7 @@ VALUES = st.recursive(
 # A busy machine is no fault of the reader.
 patient = settings(deadline=None)
 # For tests whose every example reads the whole default file.
-brief = settings(deadline=None, max_examples=40)
+brief = settings(deadline=None, max_examples=25)
 # Pieces of YAML, put together without regard for grammar.
 PIECES = st.sampled_from(
     [

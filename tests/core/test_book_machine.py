@@ -223,5 +223,5 @@ def _lasting(row: TaskMutable) -> TaskMutable:
     return row._replace(cancel=False, cause="") if row.cause in ("", Cause.EXPIRED) else row
 
 
-BookMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+BookMachine.TestCase.settings = settings(max_examples=25, stateful_step_count=40, deadline=None)
 TestBook = BookMachine.TestCase

@@ -19,7 +19,7 @@ from wolfpack.sim.plan import draw_plan
 SEEDS = (
     [int(os.environ["WOLFPACK_SEED"])]
     if "WOLFPACK_SEED" in os.environ
-    else range(int(os.environ.get("WOLFPACK_SEEDS", "4")))
+    else range(int(os.environ.get("WOLFPACK_SEEDS", "2")))
 )
 # Quick, but with the proportions of the profile `ray`.
 TIMING = Timing(name="test", heartbeat_s=0.1, silence_s=0.4, answer_s=0.12, lease_s=2.0)
