@@ -104,6 +104,15 @@ def test_another_unit_at_the_address_of_a_dead_one_does_not_keep_it_alive():
     pump.run_until(lambda: all(u.view.get("u-1").status is DEAD for u in pump.units.values()), all_know_bound(RAY, 5))
 
 
+def test_two_units_with_wrong_addresses_of_each_other_are_helped_by_others_who_know_better():
+    pump = den()
+    for who, other, wrong in (("u-0", "u-1", "U-2"), ("u-1", "u-0", "nowhere")):
+        view = pump.units[who].view
+        view.put(view.get(other)._replace(address=wrong))
+    pump.run(30.0)
+    assert [of for _, _, of in pump.changes if of.status is not ALIVE] == []
+
+
 def test_an_accuser_whose_helpers_heard_nothing_needs_no_news_for_a_short_suspicion():
     pump = den(names=tuple(f"u-{i}" for i in range(10)))
     pump.crash("u-1")

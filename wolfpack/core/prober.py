@@ -185,6 +185,9 @@ class Prober(Bulletin):
         self._relays[own] = relay
         self._due_relays = min(self._due_relays, nack_at)
         head = self._head_ping + own.to_bytes(4, "big") + self._sender
+        known = self.view.get(whom)
+        if known is not None and known.address not in ("", target):  # one of us is wrong about where it lives
+            self._send(known.address, head, whom)
         self._send(target, head, self.view.unit_at(target))
 
     def _judge_relays(self, now: float) -> None:

@@ -260,11 +260,11 @@ class UnitActor:
 
     async def _howl_at(self, to: str, boot: int, howl: Howl) -> None:
         try:
-            await self._handles.call(to, boot, "howl", pack(howl.to_wire()))
+            await asyncio.wait_for(self._handles.call(to, boot, "howl", pack(howl.to_wire())), CALL_S)
         except PeerGone:
             self._on_peer_gone(to, boot)
-        except RayActorError:
-            pass
+        except (RayActorError, RayTaskError, TimeoutError):
+            pass  # a howl is lost
 
     async def _hunt_at(self, to: str, boot: int, hunt: Hunt) -> None:
         try:

@@ -118,11 +118,6 @@ class Kernel:
             what(*args)
         return True
 
-    @property
-    def next_us(self) -> int | None:
-        """When the next event is due; None: nothing will ever happen again."""
-        return self._heap[0][0] if self._heap else None
-
     # --- chance -------------------------------------------------------------------------------------------------
 
     def stream(self, *names: object) -> random.Random:
