@@ -148,16 +148,22 @@ def test_a_slow_look_up_holds_up_nobody(run):
     run(play)
 
 
+async def meet(bench: Bench) -> Any:
+    """Starts the gossip and lets `grey-1` answer its first packet as a real one would; returns that peer."""
+    other = Gossip(SPEC, CARDS[1], 1, get_load=Load, on_advice=lambda _: None)
+    other._handles = Handles()
+    bench.gossip.start()
+    peer = bench.handles.peers["grey-1"]
+    await until(lambda: peer.calls)
+    data, ref = peer.calls[0]
+    ref.answer.set_result(other.hear("grey-0", data))
+    other.stop()
+    return peer
+
+
 def test_the_answer_of_a_call_is_heard_like_a_packet(run):
     async def play(bench: Bench) -> None:
-        other = Gossip(SPEC, CARDS[1], 1, get_load=Load, on_advice=lambda _: None)
-        other._handles = Handles()
-        bench.gossip.start()
-        peer = bench.handles.peers["grey-1"]
-        await until(lambda: peer.calls)
-        data, ref = peer.calls[0]
-        ref.answer.set_result(other.hear("grey-0", data))
-        other.stop()
+        await meet(bench)
         await until(lambda: any(each.unit == "grey-1" for each in bench.gossip.seen()))
         assert ["alive"] == [each.status for each in bench.gossip.seen() if each.unit == "grey-1"]
 
@@ -166,14 +172,7 @@ def test_the_answer_of_a_call_is_heard_like_a_packet(run):
 
 def test_a_death_that_Ray_tells_makes_a_suspect_at_once(run):
     async def play(bench: Bench) -> None:
-        other = Gossip(SPEC, CARDS[1], 1, get_load=Load, on_advice=lambda _: None)
-        other._handles = Handles()
-        bench.gossip.start()
-        peer = bench.handles.peers["grey-1"]
-        await until(lambda: peer.calls)
-        data, ref = peer.calls[0]
-        ref.answer.set_result(other.hear("grey-0", data))
-        other.stop()
+        peer = await meet(bench)
         await until(lambda: len(peer.calls) > 1)
         peer.calls[1][1].answer.set_exception(ActorDiedError())
         await until(lambda: any(type(each) is StatusChanged and each.status.name == "SUSPECT" for each in bench.advice))
