@@ -54,6 +54,17 @@ def test_units_that_are_given_one_address_find_all_others():
     assert pump.units["u-4"].view.get("u-2").address == "U-2"
 
 
+@pytest.mark.parametrize("source", ["grey\ud800", "x" * 256, ""])
+def test_who_speaks_from_an_address_that_no_packet_carries_is_not_believed_so_the_unit_can_go_on_talking(source):
+    pump = den()
+    ping = write_head(den_mark("timber"), Kind.PING, 1, write_sender(Sender("new-1", 1, 0)))
+    pump.give("u-0", PacketHeard(source, ping))
+    assert 1 == pump.units["u-0"].counters["malformed"]
+    assert "new-1" not in pump.units["u-0"].view
+    pump.birth("new-2", knows=["u-0"])
+    pump.run_until(pump.agree, 5.0)
+
+
 def test_a_newcomer_is_known_to_a_den_of_a_hundred_soon():
     names = tuple(f"u-{i}" for i in range(100))
     pump = den(names=names)
@@ -376,6 +387,27 @@ def test_many_deaths_travel_as_bits_and_all_agree_soon():
     assert pump.run_until(pump.agree, 30.0) < 7.0
     said = [read_items(read_packet(data).body) for _, _, data in pump.sent[since:] if data[6] < Kind.SYNC_ASK]
     assert sum(len(items.bitmaps) for items in said) > 100
+
+
+@pytest.mark.parametrize(("units", "passed_on"), [(100, 6), (2_000, 33), (10_000, 33)])
+def test_suspicions_of_others_are_passed_on_until_many_fall(units: int, passed_on: int):
+    """More than 5% of all units, or than 32: told twenty times by thousands, further ones would fill all packets."""
+    base = Base(Member(f"u-{number}", str(number), 1) for number in range(units))
+    unit = Membership(
+        me="u-0", boot=1, address="0", den="timber", timing=RAY, rng=random.Random(1), now=0.0, view=View(base)
+    )
+    writer = Writer(write_head(den_mark("timber"), Kind.GOSSIP, 0, write_sender(Sender("u-1", 1, 0))))
+    for number in range(10, 70):
+        assert writer.record(Record(f"u-{number}", 1, 0, SUSPECT, "u-1"))
+    unit.step(0.001, PacketHeard("1", writer.done()))
+    assert 60 == len(unit.view.suspects)
+    told: set[str] = set()
+    while unit.next_wake() < 0.5:
+        for order in packets(unit.step(unit.next_wake(), Ticked())):
+            packet = read_packet(order.data)
+            if packet.kind is Kind.GOSSIP:
+                told |= {record.unit for record in read_items(packet.body).records if record.accuser == "u-1"}
+    assert passed_on == len(told)
 
 
 def test_bits_of_another_base_kill_nobody_and_are_answered_with_a_sync():

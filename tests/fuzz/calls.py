@@ -6,10 +6,12 @@ import asyncio
 import random
 from typing import Any
 
-from tests.fuzz.fuzzer import spoil_value
+from tests.fuzz import membership
+from tests.fuzz.fuzzer import spoil_bytes, spoil_value
 from tests.fuzz.keeper import Den
 from tests.fuzz.packets import HUNT, ITEM, REPORT, spoil_message
 from tests.fuzz.unit import BareUnit
+from wolfpack.core.packets import Kind, Sender, den_mark, write_head, write_sender
 from wolfpack.core.wire import Claim, KeeperReport, MemberTurn, Move, Submit, Turn, pack
 from wolfpack.errors import CallerError, Deposed, LedgerError, Malformed
 from wolfpack.model import Cause, PackSpec
@@ -155,12 +157,17 @@ class KeeperCalls:
 
 # --- units --------------------------------------------------------------------------------------------------------
 
+MARK = den_mark("fuzz")
+PING = write_head(MARK, Kind.PING, 1, write_sender(Sender("grey-1", 1, 0)))
+
 UNIT_CALLS: dict[str, tuple[Any, ...]] = {
     "howl": (("heartbeat", "p", 2, "grey-2", 1, 0, None),),
     "hunt": (HUNT,),
     "summon": ("q",),
     "ask_to_lead": ("p", 1),
     "instruct": ("recall", 2.0, "why"),
+    "gossip": ("grey-1", PING),
+    "gossip_sync": ("grey-1", PING),
 }
 
 
@@ -173,14 +180,23 @@ class UnitCalls:
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
-        self._loop.set_exception_handler(lambda _loop, _context: None)
+        self._loop.set_exception_handler(lambda _loop, context: self._failures.append(context))
+        self._failures: list[dict[str, Any]] = []  # of callbacks
+        self._corpus = [MARK + data[6:] for data in membership.corpus()]
 
     def make(self, rng: random.Random) -> tuple[bool, tuple[tuple[str, tuple[Any, ...]], ...]]:
         return rng.random() < 0.7, tuple(self._make_one(rng) for _ in range(rng.choice((1, 3, 6))))
 
     def _make_one(self, rng: random.Random) -> tuple[str, tuple[Any, ...]]:
-        method = rng.choice([*UNIT_CALLS, "hunt", "hunt", "howl"])
+        method = rng.choice([*UNIT_CALLS, "hunt", "hunt", "howl", "gossip", "gossip"])
         good = UNIT_CALLS[method]
+        if method in ("gossip", "gossip_sync"):
+            source, data = rng.choice(membership.UNITS), rng.choice(self._corpus)
+            if rng.random() < 0.7:
+                data = MARK + spoil_bytes(rng, data, rng.choice(self._corpus))[6:]
+            good = (source, data)
+            if rng.random() < 0.8:
+                return method, good
         if method == "hunt":
             unit = rng.choice(("grey-0", "grey-1", "grey-2", "nobody"))
             good = (
@@ -196,6 +212,7 @@ class UnitCalls:
 
     async def _call(self, leads: bool, calls: tuple[tuple[str, tuple[Any, ...]], ...]) -> None:
         unit = BareUnit(leads=leads)
+        self._failures.clear()
         refused: Exception | None = None
         for method, args in calls:
             task = asyncio.ensure_future(getattr(unit, method)(*args))
@@ -212,6 +229,8 @@ class UnitCalls:
                 refused = failed
             unit.live_on(0.05)
         unit.live_on(2.0)
+        unit.is_well()
+        assert not self._failures, self._failures[0]
         if refused is not None:
             raise refused
 

@@ -1,14 +1,19 @@
-"""A unit without Ray: its doors and its brain run; its orders are looked at, and go nowhere."""
+"""A unit without Ray: its doors, brain and gossip run; its orders are looked at, and go nowhere."""
 
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 from wolfpack.core import errands as e
 from wolfpack.core import shapes
+from wolfpack.core.anti_entropy import read_message
 from wolfpack.core.howls import Howl
+from wolfpack.core.items import read_items
 from wolfpack.core.member import Brain
+from wolfpack.core.membership_words import AddressesGiven, Load
+from wolfpack.core.packets import read_packet
 from wolfpack.core.wire import (
     HuntReply,
     TurnReply,
@@ -23,12 +28,35 @@ from wolfpack.core.wire import (
     read_turn,
     unpack,
 )
+from wolfpack.den.gossip import Advice, Gossip
 from wolfpack.den.unit import UnitActor
 from wolfpack.model import Card, DenSpec, PackSpec, Timing
 from wolfpack.plain import pack_to_json
 
 PEERS = tuple((f"grey-{no}", 1, 0, True) for no in range(3))
 STEP_S = 0.05
+
+
+class BareGossip(Gossip):
+    """Gossip whose packets and syncs are looked at, and go nowhere. Its time is that of the machine."""
+
+    def __init__(self, spec: DenSpec, card: Card, on_advice: Callable[[Advice], None]) -> None:
+        super().__init__(spec, card, 1, get_load=Load, on_advice=on_advice)
+        self._step(AddressesGiven(tuple((unit, unit, boot) for unit, boot, _, _ in PEERS)))
+
+    def _set_timer(self) -> None:
+        pass
+
+    def _send(self, to: str, data: bytes) -> None:
+        read_items(read_packet(data).body)
+
+    async def _ask_sync(self, to: str, data: bytes) -> None:
+        read_message(data)
+
+    def is_well(self) -> None:
+        """Raises unless all that came in so far was taken or refused without an error of our own."""
+        assert 0 == self.counters["failed"]
+        assert any("grey-0" == each.unit and "alive" == each.status for each in self.seen())
 
 
 class BareUnit(UnitActor):
@@ -43,6 +71,7 @@ class BareUnit(UnitActor):
         self.refused_calls = 0
         self._now = 0.0
         self._leads = leads
+        self._gossip = BareGossip(self._spec, self._card, self._on_advice)
         self._answers: list[Any] = []  # of the keeper, on their way
         where = Where(True, False, "", "p", 1, None if leads else "grey-1", 0 if leads else 1, PEERS, (), (), b"", 0, 0)
         self._brain: Brain | None = Brain(
@@ -64,6 +93,10 @@ class BareUnit(UnitActor):
             answers, self._answers = self._answers, []
             for answer in answers:
                 self._step(answer)
+
+    def is_well(self) -> None:
+        assert isinstance(self._gossip, BareGossip)
+        self._gossip.is_well()
 
     def _do(self, order: e.Order) -> None:
         """Whatever leaves must be what the other side takes."""

@@ -15,7 +15,7 @@ from collections import Counter, OrderedDict, deque
 from wolfpack.core import anti_entropy
 from wolfpack.core.anti_entropy import Scope
 from wolfpack.core.gossip import News
-from wolfpack.core.items import AlphaRecord, Bitmap, Record, Writer
+from wolfpack.core.items import AlphaRecord, Bitmap, Record, Writer, is_address
 from wolfpack.core.loads import Loads
 from wolfpack.core.membership_words import AskSync, MembershipOptions, Order, SendPacket, Status, StatusChanged
 from wolfpack.core.packets import Kind, Sender, den_mark, write_sender
@@ -38,6 +38,7 @@ MEMBERS_MOST = 100_000  # alive, dead and gone; beyond it no rumour of a further
 LOST_MOST = 64  # addresses of forgotten dead units that are still called now and then
 SYNC_GAP = 5  # x gossip_s: not more often is a view asked for because of some odd news
 MANY = 0.05  # of all units, within some probe periods: many fall
+MANY_LEAST, MANY_MOST = 3.0, 32.0  # units; thousands of suspects, passed on as a record each, would fill all packets
 NEVER = math.inf
 
 
@@ -139,9 +140,12 @@ class Beliefs:
         """A unit spoke itself: it lives, here, in this incarnation. False: its words do not count."""
         unit, boot, counter = sender
         known = self.view.get(unit)
+        if known == (unit, source, boot, counter, Status.ALIVE):
+            return unit != self.me
+        if not is_address(source):  # who keeps it could never write it down again
+            self.counters["malformed"] += 1
+            return False
         if known is not None and known.boot == boot and known.counter == counter:
-            if known.status is Status.ALIVE and known.address == source:
-                return unit != self.me
             if unit == self.me:
                 return False
             if known.address != source:
@@ -276,7 +280,7 @@ class Beliefs:
         if not self.options.hurry or self._level < 1.0:
             return False
         level = self._level * math.exp((self._level_at - now) / (4 * self.timing.probe_s))
-        return level > max(3.0, MANY * self.view.living)
+        return level > max(MANY_LEAST, min(MANY_MOST, MANY * self.view.living))
 
     # --- about me
 

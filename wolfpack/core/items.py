@@ -126,6 +126,14 @@ def text_bytes(value: str) -> bytes:
     return bytes((len(data),)) + data
 
 
+def is_address(value: str) -> bool:
+    """Whether packets can pass this on: 1 to 255 bytes of UTF-8."""
+    try:
+        return 0 < len(value.encode()) <= 255
+    except UnicodeEncodeError:  # a lone surrogate
+        return False
+
+
 def read_text(data: bytes, at: int) -> tuple[str, int]:
     size = data[at]
     end = at + 1 + size
