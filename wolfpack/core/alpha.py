@@ -400,8 +400,7 @@ class Alpha:
             most = max(wished, key=lambda needs: wished[needs])
             wished[most] += held
         seated = [(entry.unit, self._offer(entry.unit)) for entry in present]
-        wants = find_missing(wished, seated)
-        room = max(0, self._spec.most - len(present))
+        wants = _at_most(find_missing(wished, seated), max(0, self._spec.most - len(present)))
         waking = [entry for entry in entries if entry.readiness == Readiness.WAKING]
         pending = [Pending(unit=entry.unit, offer=self._offer(entry.unit), boot=entry.boot) for entry in waking] + [
             Pending(unit=unit, offer=self._offer(unit), kind=StepKind.SUMMON)
@@ -412,9 +411,9 @@ class Alpha:
         candidates = [
             self._candidate(now, entry)
             for entry in self._roster.values()
-            if entry.pack != self.pack and entry.unit not in self._declined
+            if wants and entry.pack != self.pack and entry.unit not in self._declined
         ]
-        made = plan(wants=_at_most(wants, room), candidates=candidates, pending=pending, members=len(present))
+        made = plan(wants=wants, candidates=candidates, pending=pending, members=len(present))
         self._plan = (size.reason, *made.reasons)
         orders: list[Order] = []
         for step in made.steps:
