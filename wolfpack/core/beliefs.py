@@ -255,15 +255,16 @@ class Beliefs:
         if rest:
             left = {member.unit for member in rest}
             members = [member for member in members if member.unit not in left]
-        times, view, tell = self._times(), self.view, self._news.tell
-        for unit, _, boot, counter, _ in members:
-            tell(Record(unit, boot, counter, Status.DEAD), view, times)
-            self._orders.append(StatusChanged(unit, boot, Status.DEAD, "gossip"))
-            if self.loads.known:
-                self.loads.forget(unit)
-                self._news.loads.drop(unit)
-            if self._suspicions.pop(unit, None) is not None:
-                self._set_due_suspicions()
+        self._news.tell_deaths(members, self.view, self._times())
+        self._orders += [StatusChanged(member.unit, member.boot, Status.DEAD, "gossip") for member in members]
+        if self.loads.known:
+            for member in members:
+                self.loads.forget(member.unit)
+                self._news.loads.drop(member.unit)
+        if self._suspicions:
+            for member in members:
+                self._suspicions.pop(member.unit, None)
+            self._set_due_suspicions()
         self._wants_gossip(now)
         self._fell(now, len(members))
         self._settle_at = now + self.options.settle_s

@@ -12,12 +12,12 @@ one news. A stretch has 4,096 units, so that one always fits a packet, and three
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
 from wolfpack.core.items import AlphaRecord, Bitmap, LoadRecord, Record, StallVote, Writer
 from wolfpack.core.membership_words import Status
-from wolfpack.core.view import View
+from wolfpack.core.view import Member, View
 
 STRETCH = 512  # bytes of bits
 RECORD_BYTES = 7  # of a death: tag, word, number (2 or 3), boot, counter
@@ -124,6 +124,17 @@ class News:
                     self.health.drop(unit)
                 del self._dead[stretch]
                 self._stretches[stretch] = times
+
+    def tell_deaths(self, members: Iterable[Member], view: View, times: int) -> None:
+        """`tell` for units of the base whose deaths bits can tell."""
+        for unit, _, boot, counter, _ in members:
+            stretch = view.base.index[unit] // (STRETCH * 8)
+            if stretch not in self._stretches:
+                self.tell(Record(unit, boot, counter, Status.DEAD), view, times)
+                continue
+            self._stretches[stretch] = times
+            if unit in self.health.tier_of:
+                self.health.drop(unit)
 
     def fill(self, writer: Writer, view: View, times: int, load_times: int) -> None:
         """Health first, then load, into what is left of the packet."""

@@ -201,7 +201,7 @@ class View:
     @property
     def suspects(self) -> list[str]:
         members = self.base.members
-        found = [members[slot].unit for slot in set_bits(self._suspect)] if self._suspect is not None else []
+        found = [] if self._suspect is None else [members[slot].unit for slot in set_bits(self._suspect)]
         return found + [m.unit for m in self._others.values() if m.status is Status.SUSPECT]
 
     def dead_bits(self, start: int = 0, size: int | None = None) -> bytes:
@@ -226,8 +226,7 @@ class View:
         if not fresh:
             return []
         members, first = self.base.members, start << 3
-        found = (first + at for at in set_bits(fresh.to_bytes(len(bits), "little")))
-        return [members[at] for at in found if at < len(members)]
+        return [members[first + at] for at in _ones(fresh) if first + at < len(members)]
 
     def bury(self, members: Iterable[Member]) -> list[Member]:
         """Marks these units of the base DEAD as the base has them; returns those it could not, that bits cannot tell.
@@ -237,19 +236,24 @@ class View:
         base, others, rest = self.base, self._others, []
         if self._dead is None:
             self._dead = bytearray(base.dead)
+        dead, suspect = self._dead, self._suspect
+        buried = living_digest = whole = 0
         for member in members:
             if member.unit in others or member.status is not Status.ALIVE:
                 rest.append(member)
                 continue
             slot = base.index[member.unit]
             byte, bit = slot >> 3, _BITS[slot & 7]
-            self._dead[byte] |= bit
-            if self._suspect is not None:
-                self._suspect[byte] &= ~bit
+            dead[byte] |= bit
+            if suspect is not None:
+                suspect[byte] &= ~bit
             lived, entry = base.fate(slot)
-            self.living -= 1
-            self.digest ^= lived
-            self._whole ^= entry
+            buried += 1
+            living_digest ^= lived
+            whole ^= entry
+        self.living -= buried
+        self.digest ^= living_digest
+        self._whole ^= whole
         return rest
 
     def changes(self) -> list[Member]:
@@ -346,11 +350,12 @@ class View:
 
 
 def set_bits(bits: bytes | bytearray) -> Iterator[int]:
-    """Numbers of the bits that are set; bit 0 is the lowest of the first byte."""
-    for byte, value in enumerate(bits):
-        if value:
-            at = byte << 3
-            while value:
-                low = value & -value
-                yield at + low.bit_length() - 1
-                value ^= low
+    """Numbers of the bits that are set, in order; bit 0 is the lowest of the first byte."""
+    return _ones(int.from_bytes(bits, "little"))
+
+
+def _ones(number: int) -> Iterator[int]:
+    while number:
+        low = number & -number
+        yield low.bit_length() - 1
+        number ^= low

@@ -191,8 +191,7 @@ class HerdUnit:
         if place is None or order.unit == self.name:
             return
         inside = len(self.council) < COUNCIL_SIZE or place <= self.council[-1]
-        known = (lead.machine.alpha, lead.machine._doubted)
-        if not inside and order.unit not in known:
+        if not inside and order.unit != lead.machine.alpha and order.unit != lead.machine._doubted:
             return
         if order.status in (Status.DEAD, Status.LEFT):
             lead.take(PeerLost(order.unit, order.boot))
