@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from wolfpack.core.book import Book, Instant
-from wolfpack.core.book.tasks import Ack, Keyed
+from wolfpack.core.book.intake import Ack, Keyed
 from wolfpack.core.memory_ledger import MemoryDisk, MemoryLedger
 from wolfpack.core.rows import TaskMutable
 from wolfpack.core.wire import Claim, Job, KeeperReport, MemberTurn, Move, Submit, SubmitItem, Turn, TurnReply, Where

@@ -19,8 +19,8 @@ import ray
 
 from wolfpack.core import shapes
 from wolfpack.core.book import Book
+from wolfpack.core.book.intake import Keyed
 from wolfpack.core.book.state import Task, final_of_row
-from wolfpack.core.book.tasks import Keyed
 from wolfpack.core.book.units import LIVING
 from wolfpack.core.rows import Ledger, TaskRow
 from wolfpack.core.wire import Where, pack, read_claim, read_keeper_report, read_move, read_submit, read_turn

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, cast
 import msgpack
 
 from wolfpack.core.book import Book, Instant
+from wolfpack.core.book.intake import Keyed
 from wolfpack.core.book.state import final_of_row
-from wolfpack.core.book.tasks import Keyed
 from wolfpack.core.wire import Final, Submit, SubmitItem
 from wolfpack.errors import WolfPackError
 from wolfpack.model import FINAL_STATES, Card, Offer

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from wolfpack.core.book import Book, Instant
+from wolfpack.core.book.intake import Keyed
 from wolfpack.core.book.journal import AskToLead
-from wolfpack.core.book.tasks import Keyed
 from wolfpack.core.howls import Peer
 from wolfpack.core.memory_ledger import MemoryDisk, MemoryLedger
 from wolfpack.core.succession import AskedToLead, DeposedBy, PeerLost

@@ -9,10 +9,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from wolfpack.core.book.granting import led_meta
+from wolfpack.core.book.intake import Ack, Keyed
 from wolfpack.core.book.journal import Instruct, Journal, Recent
 from wolfpack.core.book.queue import Queue
 from wolfpack.core.book.state import UNREADABLE, Instant, Pack, Task, Unit
-from wolfpack.core.book.tasks import Ack, Keyed, TaskDesk, led_meta
+from wolfpack.core.book.tasks import TaskDesk
 from wolfpack.core.book.terms import TermDesk
 from wolfpack.core.book.units import LIVING, UnitDesk
 from wolfpack.core.rows import Count, Loaded, TaskRow

@@ -1,327 +1,37 @@
-"""The book's task desk: submit, grant, renew, settle, cancel, expire.
+"""The book's task desk: submit, grant, renew, settle, cancel, expire. This layer ends leases and tasks.
 
-A task is live while queued or leased and is found here; a final one stays until its end is durable, then only the
-ledger knows it. Every change of state goes through `core.tasks.move`, so an illegal one raises and changes nothing.
-One function, `settle`, takes every report, whoever brings it.
+Every change of state goes through `core.tasks.move`, so an illegal one raises and changes nothing. One function,
+`settle`, takes every report, whoever brings it. Below it lie `granting` (leases) and `intake` (submit, and the tables).
 """
 
 from __future__ import annotations
 
-import json
-from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from heapq import heappop, heappush
-from math import ceil
+from collections.abc import Iterable
+from heapq import heappop
 
-from wolfpack.core.book.clock import still_due
+from wolfpack.core.book.granting import Granting
 from wolfpack.core.book.journal import Journal
 from wolfpack.core.book.queue import Queue
-from wolfpack.core.book.state import Held, Instant, Options, Pack, ParkedTurn, Task, Unit, final_of_row, needs_from_json
-from wolfpack.core.retry import Verdict, find_unpin_reason, judge, pinned_offer
-from wolfpack.core.rows import TaskFixed, TaskRow
+from wolfpack.core.book.state import Held, Instant, Pack, Task, Unit
+from wolfpack.core.retry import Verdict, find_unpin_reason, judge
+from wolfpack.core.rows import TaskRow
 from wolfpack.core.tasks import TaskEvent, move
-from wolfpack.core.wire import Final, Submit, SubmitItem
-from wolfpack.errors import Malformed, QueueFull
-from wolfpack.events import FirstLease, NeedUnmet, TaskDied, TaskPinned
-from wolfpack.model import FINAL_STATES, Cause, Job, Needs, Readiness, Report, TaskState
+from wolfpack.events import TaskDied, TaskPinned
+from wolfpack.model import FINAL_STATES, Cause, Needs, Readiness, Report, TaskState
 
 DONE_IN_TIME = "The task was done before the cancel reached it."
 ENDED_MOST = 20_000  # leases that ended their tasks, remembered to know repeats from ghosts
-CANCEL_AGAIN_S = 1.0  # a cancel that had no effect yet is told again after so long
-
-Ack = tuple[str, str, Final | None]  # what became of one item; its task; its end
 
 
-@dataclass(slots=True)
-class Keyed:
-    """What a batch needs to know of tasks that only the ledger knows."""
-
-    ids: dict[str, TaskRow] = field(default_factory=dict)
-    keys: dict[str, TaskRow] = field(default_factory=dict)
-
-
-class TaskDesk:
+class TaskDesk(Granting):
     def __init__(self, journal: Journal, packs: dict[str, Pack], units: dict[str, Unit], lease_s: float) -> None:
-        self._journal = journal
-        self._packs = packs
-        self._units = units
+        super().__init__(journal, packs, units)
         self._lease_s = lease_s
-        self.live: dict[str, Task] = {}
-        self.settled: dict[str, Task] = {}  # final, but not yet durable: the newest commit's
-        self._settling: dict[str, Task] = {}  # and those whose commit is under way
-        self._keys: dict[tuple[str, str], Task] = {}  # of tasks in the three tables above
-        self.queues: dict[str, Queue] = {}
-        self.clients: dict[str, int] = {}
-        self.counts: dict[str, Counter[TaskState]] = {}
-        self._joined: dict[str, set[str]] = {}  # task -> clients that watch it beside its own
-        self._deadlines: list[tuple[float, str]] = []  # a heap; entries of tasks that ended are dropped when due
-        self.functions: set[str] = set()
         self._ended: dict[int, None] = {}  # the leases that ended their tasks of late, oldest first
         # Node -> when a unit was last lost there, which, and the tasks it held.
         self._lost_on: dict[str, tuple[float, str, frozenset[str]]] = {}
 
-    # --- finding ------------------------------------------------------------------------------------------------
-
-    def find(self, task_id: str) -> Task | None:
-        return self.live.get(task_id) or self.settled.get(task_id) or self._settling.get(task_id)
-
-    def taken(self) -> None:
-        """A commit was taken from the journal; its finals stay findable until it is durable."""
-        self._settling, self.settled = self.settled, {}
-
-    def committed(self) -> None:
-        """The commit last taken is durable."""
-        for task in self._settling.values():
-            if task.fixed.key is not None:
-                self._keys.pop((task.fixed.pack, task.fixed.key), None)
-        self._settling = {}
-
-    def unknown(self, submit: Submit) -> tuple[list[str], list[str]]:
-        """The ids and keys of a batch that only the ledger can tell about: it must be asked before `submit`."""
-        highest = self.clients.get(submit.client, -1)
-        ids = [f"{submit.client}:{item.counter}" for item in submit.items if item.counter <= highest]
-        keys = [item.key for item in submit.items if item.key is not None]
-        return (
-            [each for each in ids if self.find(each) is None],
-            [each for each in keys if (submit.pack, each) not in self._keys],
-        )
-
-    def restore(self, task: Task, at: Instant) -> None:
-        """Takes a live task from the ledger; its lease gets a fresh start."""
-        self.live[task.fixed.id] = task
-        if task.fixed.key is not None:
-            self._keys[task.fixed.pack, task.fixed.key] = task
-        since = max(task.fixed.submitted_at, task.started_at, task.ended_at)
-        if task.options.deadline_at is not None and not task.ended_at:  # a person's replay sets the deadline aside
-            due = still_due(task.options.deadline_at, task.fixed.submitted_at, at.wall)
-            heappush(self._deadlines, (due, task.fixed.id))
-        task.not_before = still_due(task.not_before, since, at.wall)
-        queue = self.queues.setdefault(task.fixed.pack, Queue())
-        if task.state is TaskState.QUEUED:
-            queue.push(task, at.wall)
-            return
-        task.lane_at = queue.lane(task.lane)
-        task.lane_at.leased += 1
-        unit = self._units.get(task.unit)
-        if unit is not None:
-            unit.held[task.lease_no] = Held(task, at.mono)
-
-    # --- submit -------------------------------------------------------------------------------------------------
-
-    def submit(self, at: Instant, submit: Submit, known: Keyed) -> list[Ack]:
-        """Queues a batch; what was submitted before is answered with its present state.
-
-        Raises:
-            QueueFull: the pack's `queue_max` leaves no room for the batch; nothing was queued.
-            CallerError: an item says something that cannot be; nothing was queued.
-        """
-        _check(submit)
-        pack = self._packs[submit.pack]
-        queue = self.queues.setdefault(pack.name, Queue())
-        counts = self.counts.setdefault(pack.name, Counter())
-        if pack.spec.queue_max is not None and counts[TaskState.QUEUED] + len(submit.items) > pack.spec.queue_max:
-            fresh = sum(1 for item in submit.items if self._is_new(submit, item, known))
-            if fresh and counts[TaskState.QUEUED] + fresh > pack.spec.queue_max:
-                raise QueueFull(
-                    f"Pack {pack.name!r} has {counts[TaskState.QUEUED]} queued tasks and queue_max is "
-                    f"{pack.spec.queue_max}; {fresh} more do not fit."
-                )
-        for fn, code in submit.functions:
-            if fn not in self.functions:
-                self.functions.add(fn)
-                self._journal.functions.append((fn, code))
-        highest = self.clients.get(submit.client, -1)
-        needed: dict[str | None, tuple[Needs, str]] = {}
-        acks: list[Ack] = []
-        for item in submit.items:
-            ack = None
-            if item.key is not None or item.counter <= highest:
-                ack = self._find_double(pack.name, submit.client, item, highest, known)
-            if ack is None:
-                if item.needs not in needed:
-                    needs = pack.spec.needs if item.needs is None else needs_from_json(item.needs)
-                    needed[item.needs] = (needs, self._unmet(at, pack, needs))
-                ack = self._submit_new(at, pack, queue, submit.client, item, *needed[item.needs])
-            acks.append(ack)
-        if submit.items:
-            self.clients[submit.client] = max(highest, max(item.counter for item in submit.items))
-        return acks
-
-    def _is_new(self, submit: Submit, item: SubmitItem, known: Keyed) -> bool:
-        task_id = f"{submit.client}:{item.counter}"
-        if self.find(task_id) or task_id in known.ids:
-            return False
-        return item.key is None or ((submit.pack, item.key) not in self._keys and item.key not in known.keys)
-
-    def _find_double(self, pack: str, client: str, item: SubmitItem, highest: int, known: Keyed) -> Ack | None:
-        """What became of a task that was submitted before, under its number or under its key."""
-        if item.counter <= highest:
-            task_id = f"{client}:{item.counter}"
-            repeated = self.find(task_id)
-            if repeated is not None:
-                return _ack(repeated)
-            if task_id in known.ids:
-                return "final", task_id, final_of_row(known.ids[task_id])
-        if item.key is None:
-            return None
-        double = self._keys.get((pack, item.key))
-        if double is not None:
-            if double.fixed.digest != item.digest:
-                return _conflict(item.key, double.fixed.id)
-            self.join(client, double.fixed.id)
-            return _ack(double, joined=True)
-        if item.key in known.keys:
-            row = known.keys[item.key]
-            if row.fixed.digest != item.digest:
-                return _conflict(item.key, row.fixed.id)
-            return "final", row.fixed.id, final_of_row(row)
-        return None
-
-    def _submit_new(
-        self, at: Instant, pack: Pack, queue: Queue, client: str, item: SubmitItem, needs: Needs, unmet: str
-    ) -> Ack:
-        counter, fn, digest, args, blob, key, _, options, delay_s, deadline_s = item
-        task_id = f"{client}:{counter}"
-        if unmet and pack.spec.infeasible == "fail":
-            return f"infeasible: {unmet}", task_id, None
-        if deadline_s is not None:
-            options = json.dumps(json.loads(options) | {"deadline_at": at.wall + deadline_s}, separators=(",", ":"))
-        name = pack.spec.name
-        fixed = TaskFixed._make((task_id, name, client, counter, key, fn, digest, args, blob, options, at.wall))
-        task = Task(fixed, needs, at.wall + delay_s if delay_s > 0 else 0.0)
-        self.live[task_id] = task
-        if key is not None:
-            self._keys[name, key] = task
-        if task.options.deadline_at is not None:
-            heappush(self._deadlines, (task.options.deadline_at, task_id))
-        journal = self._journal
-        journal.new_tasks.append(task)
-        journal.tasks[task_id] = task
-        self.counts[name][TaskState.QUEUED] += 1
-        queue.push(task, at.wall)
-        return f"unmet: {unmet}" if unmet else "queued", task_id, None
-
-    def _unmet(self, at: Instant, pack: Pack, needs: Needs) -> str:
-        """Why no card can ever serve these needs, with numbers; empty when one can. Said once a set of needs."""
-        if needs in pack.unmet:
-            return pack.unmet[needs]
-        cards = [unit.card for unit in self._units.values() if unit.readiness is not Readiness.GONE]
-        why = ""
-        if not any(needs.fits(card.offer) for card in cards):
-            lacking = [(needs.missing_from(card.offer), card.unit) for card in cards]
-            best = min(lacking, key=lambda each: (len(each[0]), each[1]), default=((), ""))
-            nearest = f" The nearest, {best[1]}, lacks {' and '.join(best[0])}." if best[1] else ""
-            why = f"No unit can serve {needs}: none of the den's {len(cards)} cards offers it.{nearest}"
-            self._journal.publish(at, NeedUnmet(pack=pack.name, needs=str(needs), reason=why))
-        pack.unmet[needs] = why
-        return why
-
-    def join(self, client: str, task_id: str) -> Task | None:
-        """Adds a live task to this client's watch."""
-        task = self.find(task_id)
-        if task is not None and task.fixed.client != client:
-            self._joined.setdefault(task_id, set()).add(client)
-        return task
-
-    # --- granting -----------------------------------------------------------------------------------------------
-
-    def grant(self, at: Instant, pack: Pack, turn: ParkedTurn) -> dict[str, list[Job]]:
-        """Leases due tasks to the units that asked, the narrowest unit first and none above its share."""
-        queue = self.queues.get(pack.name)
-        if queue is None or (not queue.runnable and not queue.delayed):
-            return {}
-        queue.release_due(at.wall)
-        budget = self._rate_budget(at, pack)
-        granted: dict[str, list[Job]] = {}
-        asking = [
-            unit for (name, boot), ask in turn.asks.items() if ask > 0 and (unit := self._taker(pack, name, boot))
-        ]
-        asking.sort(key=lambda unit: (_width(unit), unit.card.unit))
-        for position, unit in enumerate(asking):
-            left = len(asking) - position
-            share = min(turn.asks[unit.id, unit.boot], ceil(queue.runnable / left), budget)
-            jobs = [self._lease(at, pack, unit, task, turn.seq) for task in self._next_for(pack, queue, unit, share)]
-            if jobs:
-                granted[unit.id] = jobs
-                turn.asks[unit.id, unit.boot] -= len(jobs)
-                budget -= len(jobs)
-                if pack.spec.rate_per_s is not None:
-                    pack.tokens -= len(jobs)
-        if granted and not pack.first_lease:
-            pack.first_lease = True
-            self._journal.meta[led_meta(pack.name)] = str(pack.term)  # in one commit with the lease
-            self._journal.publish(at, FirstLease(pack=pack.name, term=pack.term, unit=next(iter(granted))))
-        return granted
-
-    def _taker(self, pack: Pack, name: str, boot: int) -> Unit | None:
-        """The unit, if it still is a member: it may have moved while the turn was parked."""
-        unit = self._units.get(name)
-        if unit is None or unit.boot != boot or unit.pack != pack.name or unit.readiness is not Readiness.AWAKE:
-            return None
-        return unit
-
-    def _next_for(self, pack: Pack, queue: Queue, unit: Unit, share: int) -> Iterator[Task]:
-        if share <= 0 or unit.holds_solo:
-            return
-        offer = pinned_offer(unit.card.offer, unit.card.nature, pack.spec.lendable)
-        if queue.special:
-            special = None if unit.held else queue.pop_special(lambda task: task.lane.fits(offer))
-            if special is not None:
-                if queue.solo_unit == unit.id:
-                    queue.solo_unit = None
-                yield special
-                return
-            if any(task.lane.fits(offer) for task in queue.special.values()):
-                holder = self._units.get(queue.solo_unit or "")
-                if holder is None or holder.pack != pack.name:
-                    queue.solo_unit = unit.id
-                if queue.solo_unit == unit.id:
-                    return  # it runs dry, to take the solo task alone
-        yield from queue.pop(offer, share)
-
-    def _rate_budget(self, at: Instant, pack: Pack) -> int:
-        """A token bucket of one second's starts."""
-        rate = pack.spec.rate_per_s
-        if rate is None:
-            return 1 << 30
-        pack.tokens = min(max(rate, 1.0), pack.tokens + rate * (at.mono - pack.tokens_mono))
-        pack.tokens_mono = at.mono
-        return int(pack.tokens)
-
-    def _lease(self, at: Instant, pack: Pack, unit: Unit, task: Task, seq: int) -> Job:
-        task.state = move(task.state, TaskEvent.GRANT)
-        journal = self._journal
-        journal.last_lease_no += 1
-        task.lease_no = lease_no = journal.last_lease_no
-        task.term, task.turn_seq = pack.term, seq
-        task.unit, task.boot = unit.card.unit, unit.boot
-        if task.cause or task.not_before:
-            task.cause, task.text, task.not_before = "", "", 0.0
-        unit.held[lease_no] = Held(task, at.mono)
-        counts = self.counts[pack.name]
-        counts[TaskState.QUEUED] -= 1
-        counts[TaskState.LEASED] += 1
-        task.lane_at.leased += 1
-        journal.tasks[task.fixed.id] = task
-        return job_of(task)
-
-    # --- renewing and settling ----------------------------------------------------------------------------------
-
-    def renew(self, at: Instant, unit: Unit, held: Iterable[int]) -> list[tuple[int, bool, str]]:
-        """Renews the leases a unit listed; says which of them are to be cancelled, and was not told of late."""
-        marked: list[Held] = []
-        void: list[tuple[int, bool, str]] = []
-        for lease_no in held:
-            lease = unit.held.get(lease_no)
-            if lease is None:  # void: it expired while its unit was frozen or cut off
-                void.append((lease_no, True, Cause.EVICTED.value))
-                continue
-            lease.renewed_mono = at.mono
-            lease.listed = True
-            if lease.task.cancel:
-                marked.append(lease)
-        return void + self._tell(at, marked) if marked else void
+    # --- reports ------------------------------------------------------------------------------------------------
 
     def settle(self, at: Instant, unit: Unit | None, name: str, boot: int, reports: Iterable[Report]) -> list[int]:
         """Takes reports on leases; every one is acknowledged, whether it settled its task or came too late.
@@ -572,63 +282,9 @@ class TaskDesk:
         self._journal.tasks[task.id] = task
         self.queues.setdefault(task.fixed.pack, Queue()).push(task, at.wall)
 
-    def cancels_of(self, at: Instant, unit: Unit) -> list[tuple[int, bool, str]]:
-        return self._tell(at, (held for held in unit.held.values() if held.task.cancel))
-
-    def _tell(self, at: Instant, leases: Iterable[Held]) -> list[tuple[int, bool, str]]:
-        orders = []
-        for held in leases:
-            if at.mono - held.told_mono >= CANCEL_AGAIN_S:
-                held.told_mono = at.mono
-                orders.append(_cancel_order(held.task))
-        return orders
-
 
 def _tell_story(task: Task, report: Report, cause: str) -> None:
     since, until = report.started_at, report.ended_at
     start = (task.attempts + 1, report.lease_no, task.unit, task.boot, cause, since, until, report.text)
     task.story = (*task.story, start)
     task.story_data = b""
-
-
-def _check(submit: Submit) -> None:
-    """All or nothing: what an item says is read before any of them is queued."""
-    try:
-        for text in {item.options for item in submit.items}:
-            Options.read(text)
-        for text in {item.needs for item in submit.items if item.needs is not None}:
-            needs_from_json(text)
-    except ValueError as exc:
-        raise Malformed(f"A task of client {submit.client} cannot be read: {exc}") from exc
-
-
-def led_meta(pack: str) -> str:
-    """Under this name the ledger keeps the latest term of a pack that gave a lease."""
-    return f"led:{pack}"
-
-
-def job_of(task: Task) -> Job:
-    fixed, options = task.fixed, task.options
-    return Job._make((
-        task.lease_no, fixed.id, fixed.fn, fixed.args, fixed.blob, fixed.key or "", task.attempts + 1,
-        options.timeout_s, options.is_async, task.term,
-    ))  # fmt: skip
-
-
-def _cancel_order(task: Task) -> tuple[int, bool, str]:
-    cause = Cause.EXPIRED if task.cause == Cause.EXPIRED else Cause.CANCELLED
-    return (task.lease_no, task.kill or cause is Cause.EXPIRED, cause.value)
-
-
-def _width(unit: Unit) -> int:
-    return len(unit.card.offer.tags) + len(unit.card.offer.measures)
-
-
-def _ack(task: Task, *, joined: bool = False) -> Ack:
-    if task.state in FINAL_STATES:
-        return "final", task.fixed.id, task.final()
-    return "joined" if joined else "queued", task.fixed.id, None
-
-
-def _conflict(key: str, task_id: str) -> Ack:
-    return f"conflict: the key {key!r} was used by task {task_id} with other code or other arguments", task_id, None

@@ -6,9 +6,10 @@ that is not current changes nothing. Silence is judged here, on receipt, by the 
 
 from __future__ import annotations
 
+from wolfpack.core.book.granting import job_of
 from wolfpack.core.book.journal import Answer, AskToLead, Instruct, Journal, Summon
 from wolfpack.core.book.state import Instant, Pack, ParkedTurn, Unit, needs_to_json
-from wolfpack.core.book.tasks import TaskDesk, job_of
+from wolfpack.core.book.tasks import TaskDesk
 from wolfpack.core.book.units import LIVING, UnitDesk
 from wolfpack.core.howls import TERMS_AHEAD
 from wolfpack.core.wire import Claim, DemandRow, Leases, MemberTurn, Turn, TurnReply, Verdict
