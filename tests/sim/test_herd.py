@@ -111,6 +111,8 @@ def test_all_menus_together_break_no_promise() -> None:
 def test_higher_ranks_that_come_and_go_change_no_alpha() -> None:
     result = kept(run_herd(HerdPlan(units=20, seconds=200, faults=("churn",), seed=5)))
     assert 0 == result.alpha_changes
+    assert result.spread_9999_s is not None
+    assert result.spread_9999_s < 3.0  # who is born later learns of old deaths later, and does not count
 
 
 def test_a_change_of_alpha_without_a_fault_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -138,6 +138,8 @@ class Watch:
         now_us = self._herd.kernel.now_us
         if death.first_us is None:
             death.first_us = now_us
+        if (death.unit, death.boot) not in self.open:
+            return  # old news, to one that was born since
         if not death.known[observer.no]:
             death.known[observer.no] = 1
             death.count += 1
