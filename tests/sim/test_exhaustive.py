@@ -16,9 +16,11 @@ from wolfpack.core.memory_ledger import MemoryLedger
 from wolfpack.core.succession import Arbiter, Heard, Succession
 from wolfpack.core.wire import KeeperReport, Turn
 from wolfpack.model import Role
-from wolfpack.sim.exhaustive import Bounds, Cover, Explore, Result, cover, explore, main
+from wolfpack.sim.exhaustive import Explore, explore, main
+from wolfpack.sim.exhaustive_cover import Cover, cover
 from wolfpack.sim.exhaustive_keeper import Desk, first_keeper
 from wolfpack.sim.exhaustive_process import Most, newborn
+from wolfpack.sim.exhaustive_search import Bounds, Result
 from wolfpack.sim.exhaustive_words import KEEPER, PACK, TIMING, Letter, Violation
 
 SMALL = Bounds(alarms=1, terms=1)
