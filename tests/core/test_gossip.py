@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from wolfpack.core.gossip import News, Queue
 from wolfpack.core.items import AlphaRecord, Items, LoadRecord, Record, Writer, read_items
 from wolfpack.core.membership_words import Load, Status
@@ -16,8 +18,13 @@ def death(i: int) -> Record:
     return Record(f"grey-{i}", 1, 0, DEAD)
 
 
+@cache
+def base_of(count: int) -> Base:
+    return Base(Member(f"grey-{i}", str(i), 1) for i in range(count))
+
+
 def view_of(count: int) -> View:
-    return View(Base(Member(f"grey-{i}", str(i), 1) for i in range(count)))
+    return View(base_of(count))
 
 
 def packet(news: News, view: View, times: int = 3) -> Items:

@@ -190,10 +190,10 @@ def test_refused_calls_are_counted_and_only_now_and_then_told(bare: Den, caplog:
 
 @pytest.mark.parametrize("method", list(UNIT_CALLS))
 def test_a_unit_refuses_arguments_of_another_kind_and_counts_them(method: str) -> None:
-    unit = BareUnit(leads=True)
     good = UNIT_CALLS[method]
 
     async def call_all() -> None:
+        unit = BareUnit(leads=True)
         for place in range(len(good)):
             for weird in (None, -1, 1.5, "", "\ud800" * 600, b"\xc1", [[]], {}, object()):
                 args = [*good[:place], weird, *good[place + 1 :]]
@@ -208,6 +208,7 @@ def test_a_unit_refuses_arguments_of_another_kind_and_counts_them(method: str) -
                     taken: tuple[type, ...] = (str, float, bytes) if method.startswith("gossip") else (str, float)
                     assert isinstance(weird, taken), (args, weird)
         unit.live_on(1.0)
+        unit.is_well()
 
     asyncio.run(call_all())
 
