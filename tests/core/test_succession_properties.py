@@ -53,10 +53,7 @@ def inflict(world: World, fault: str, name: str, other: str) -> None:
             world.cut |= {("keeper", name)}
 
 
-@settings(max_examples=60, deadline=None)
-@given(seed=st.integers(0, 2**32), size=st.integers(1, 5), network=networks, script=faults)
-def test_L1_one_alpha_that_all_follow_within_six_silences_after_any_faults(seed, size, network, script):
-    world = World(seed)
+def keeps_L1(world: World, size: int, network: tuple[float, float, float], script: list[tuple[float, str, str, str]]):
     world.loss, world.doubling, slowest = network
     world.delay_s = (0.001, slowest)
     for name in NAMES[:size]:
@@ -73,25 +70,15 @@ def test_L1_one_alpha_that_all_follow_within_six_silences_after_any_faults(seed,
     world.run(10.0)
     assert crowned == len(world.crowned)
     assert world.leader() is not None
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**32), size=st.integers(1, 5), network=networks, script=faults)
+def test_L1_one_alpha_that_all_follow_within_six_silences_after_any_faults(seed, size, network, script):
+    keeps_L1(World(seed), size, network, script)
 
 
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32), size=st.integers(2, 5), network=networks, script=faults)
 def test_L1_without_a_keeper_one_alpha_that_all_follow_within_six_silences(seed, size, network, script):
-    world = World(seed, arbiter=Arbiter.ITSELF)
-    world.loss, world.doubling, slowest = network
-    world.delay_s = (0.001, slowest)
-    for name in NAMES[:size]:
-        world.birth(name)
-    for wait, fault, name, other in script:
-        world.run(wait)
-        inflict(world, fault, name, other)
-    if not world.units:
-        world.birth(NAMES[0])
-    world.calm()
-    world.run_until(lambda: world.leader() is not None, 6 * world.timing.silence_s)
-    world.run(4.0)  # what was still on its way may cost one more silence
-    crowned = len(world.crowned)
-    world.run(10.0)
-    assert crowned == len(world.crowned)
-    assert world.leader() is not None
+    keeps_L1(World(seed, arbiter=Arbiter.ITSELF), size, network, script)
