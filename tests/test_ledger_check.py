@@ -8,8 +8,10 @@ import sqlite3
 import zlib
 from collections.abc import Callable
 from contextlib import closing
+from itertools import islice
 from pathlib import Path
 from random import Random
+from typing import cast
 
 import msgpack
 import pytest
@@ -18,7 +20,7 @@ from tests.ledger_rows import change, done, event, fixed, ghost, mutable, pack, 
 from wolfpack.core.book import Book, Instant
 from wolfpack.core.book.state import Task
 from wolfpack.core.rows import TaskRow, Writes
-from wolfpack.den.ledger_check import AHEAD, FEW_AHEAD, check, salvage
+from wolfpack.den.ledger_check import AHEAD, FEW_AHEAD, _Source, check, salvage
 from wolfpack.den.ledger_events import read_events
 from wolfpack.den.sqlite_ledger import SqliteLedger
 from wolfpack.errors import LedgerDamaged, LedgerError, LedgerHeld, LedgerMissing
@@ -350,6 +352,32 @@ def test_after_a_loss_no_number_is_ever_given_twice(closed: Path, tmp_path: Path
     assert [1 + FEW_AHEAD] * 2 == [row.boot for row in loaded.units]
     assert {"ada": TASKS} == loaded.clients
     assert loaded.commit_no == 8
+
+
+class HalfReadable:
+    """A ledger with one row a table, at a high number; all of it but its body is damaged, or its number comes again."""
+
+    def __init__(self, damage: str) -> None:
+        self.damage, self.queries = damage, 0
+
+    def execute(self, query: str, given: tuple[int, ...]) -> sqlite3.Cursor:
+        self.queries += 1
+        found = sqlite3.connect(":memory:").execute("SELECT 2, x'00', 0 UNION ALL SELECT 1, x'00', 0")
+        if self.damage == "crc" and given[0] < 1 << 40:
+            found = sqlite3.connect(":memory:").execute("SELECT 1 << 40, x'00'")
+            if "crc" in query:
+                raise sqlite3.DatabaseError("malformed")
+        return found
+
+
+@pytest.mark.parametrize("damage", ["crc", "number"])
+def test_P44_salvage_ends_though_a_row_can_be_read_in_part_only(damage: str) -> None:
+    damaged = HalfReadable(damage)
+    lost: list[str] = []
+    source = _Source(cast(sqlite3.Connection, damaged), lost)
+    list(islice(source.rows("event"), 100))
+    assert damaged.queries < 10_000
+    assert any("nothing can be read from row" in line for line in lost)
 
 
 def test_salvage_leaves_a_held_ledger_alone(tmp_path: Path) -> None:

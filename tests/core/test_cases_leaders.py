@@ -313,7 +313,7 @@ def test_S27_a_grant_that_comes_after_another_alpha_is_given_back() -> None:
     brain = Brain(card=card, boot=1, where=where, timing=QUICK, rng=random.Random(1), now=0.0)
     brain.start(0.0)
     late = Verdict(True, 5, "grey-0", 1, peers, "", 0)
-    orders = brain.step(0.1, e.ClaimAnswered(prev_term=4, verdict=late))
+    orders = brain.step(0.1, e.ClaimAnswered(pack="p", prev_term=4, verdict=late))
     assert e.SendRelease(pack="p", term=5) in orders
     assert brain.alpha is None
 
@@ -540,7 +540,7 @@ def test_a_lease_of_an_alpha_that_is_followed_no_longer_is_handed_back_to_the_ne
     brain.step(0.1, e.HowlHeard(howl=howl))
     orders = brain.step(0.15, answer(1, a_job(7)))
     assert not any(isinstance(each, e.GiveJobs) for each in orders)
-    assert [("grey-2", [7])] == hunts_of(brain.step(0.3, e.Tick()))
+    assert [("grey-2", [7])] == hunts_of(orders)
 
 
 def test_a_unit_that_is_told_by_an_alpha_s_unit_that_it_does_not_lead_does_not_ask_without_a_pause() -> None:
@@ -550,6 +550,31 @@ def test_a_unit_that_is_told_by_an_alpha_s_unit_that_it_does_not_lead_does_not_a
     assert [] == hunts_of(brain.step(0.001, e.HuntAnswered(n=1, reply=nobody)))
     assert brain.next_wake() <= 0.06
     assert [("grey-1", [])] == hunts_of(brain.step(0.06, e.Tick()))
+
+
+def test_I6_answers_that_belong_to_another_pack_crown_and_depose_nobody_here() -> None:
+    """A unit that was lent on while its calls were open: what they say is of the pack that it left."""
+    brain = a_member()
+    peers = (("grey-0", 1, 0, True), ("grey-1", 1, 0, True))
+    late: tuple[e.Event, ...] = (
+        e.TurnRefused(pack="q", seq=3, term=18, alpha=None),
+        e.ClaimAnswered(pack="q", prev_term=17, verdict=Verdict(True, 18, "grey-0", 1, peers, "", 0)),
+        e.ClaimAnswered(pack="q", prev_term=17, verdict=Verdict(False, 18, "grey-2", 1, peers, "", 0)),
+        e.ClaimLost(pack="q", prev_term=17, reason="no answer"),
+        e.HuntAnswered(n=77, reply=HuntReply(18, "grey-0", 1, 77, ())),
+    )
+    for event in late:
+        assert not any(isinstance(each, e.SendClaim | e.SendHowl) for each in brain.step(0.1, event))
+    assert ("p", 4, "grey-1", 1) == brain.leadership
+
+
+def test_a_late_answer_to_a_hunt_that_was_given_up_starts_nothing() -> None:
+    brain = a_member()
+    brain.step(0.0, e.Tick())
+    orders = brain.step(0.1, answer(9, a_job(7)))
+    assert not any(isinstance(each, e.GiveJobs) for each in orders)
+    (returned,) = [each.hunt.settled for each in orders if isinstance(each, e.SendHunt)]
+    assert [(7, Cause.RETURNED)] == [(report.lease_no, report.cause) for report in returned]
 
 
 def test_a_lease_that_arrives_after_its_unit_was_frozen_is_not_started() -> None:
@@ -562,7 +587,7 @@ def test_a_lease_that_arrives_after_its_unit_was_frozen_is_not_started() -> None
 def test_a_roster_in_which_the_alpha_was_born_again_starts_an_election_at_once() -> None:
     brain = a_member()
     peers = (("grey-0", 1, 0, True), ("grey-1", 2, 0, True))
-    orders = brain.step(0.05, e.ClaimAnswered(prev_term=3, verdict=Verdict(False, 3, None, 0, peers, "", 0)))
+    orders = brain.step(0.05, e.ClaimAnswered(pack="p", prev_term=3, verdict=Verdict(False, 3, None, 0, peers, "", 0)))
     assert any(isinstance(each, e.SendHowl) and each.howl.kind is HowlKind.ELECTION for each in orders)
 
 

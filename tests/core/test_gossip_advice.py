@@ -84,7 +84,7 @@ def test_the_alpha_of_a_big_pack_howls_to_its_council_alone():
     brain = brain_in(9, me=TOP, alpha=None)
     peers = tuple((f"u-{no}", 1, 0, True) for no in range(9))
     brain.step(0.1, e.AskedFor(pack="p", term=5))
-    orders = brain.step(0.2, e.ClaimAnswered(prev_term=5, verdict=Verdict(True, 6, TOP, 1, peers, "", 0)))
+    orders = brain.step(0.2, e.ClaimAnswered(pack="p", prev_term=5, verdict=Verdict(True, 6, TOP, 1, peers, "", 0)))
     told = {order.to for order in orders if isinstance(order, e.SendHowl)}
     assert COUNCIL_SIZE == len(told)
     assert {"u-0"} == {f"u-{no}" for no in range(8)} - told

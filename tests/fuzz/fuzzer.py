@@ -8,6 +8,7 @@ refuse it with an error of the right kind; everything else, and to think about i
 from __future__ import annotations
 
 import random
+import shlex
 import signal
 import threading
 import time
@@ -64,7 +65,7 @@ class Tally:
     def told(self) -> str:
         """The failures, each with how to see it again."""
         return "\n".join(
-            f"python -m tests.fuzz --door {self.door} --seed {self.seed} --only {each.number}\n"
+            f"python -m tests.fuzz --door {shlex.quote(self.door)} --seed {self.seed} --only {each.number}\n"
             f"given: {each.given}\n{each.trouble}"
             for each in self.failures
         )

@@ -109,7 +109,7 @@ class BareUnit(UnitActor):
                 verdict = Verdict(
                     self._leads, claim.prev_term + 1, "grey-0" if self._leads else "grey-1", 1, PEERS, "", 0
                 )
-                self._answers.append(e.ClaimAnswered(prev_term=claim.prev_term, verdict=verdict))
+                self._answers.append(e.ClaimAnswered(pack=claim.pack, prev_term=claim.prev_term, verdict=verdict))
             case e.SendReport(report=report):
                 shapes.check_keeper_report(read_keeper_report(pack(report)))
             case e.SendMove(move=move):

@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,6 +10,7 @@ from wolfpack.core.book.tasks import TaskDesk
 from wolfpack.errors import CallerError, UnknownName
 from wolfpack.testing import (
     ALPHA,
+    DenPlan,
     Draft,
     Fault,
     FaultKind,
@@ -69,6 +71,45 @@ def test_an_end_that_no_attempt_can_have_is_refused_with_those_that_exist() -> N
             Draft(ends=nothing)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("needs", [{"gpu"}, ["gpu"], {"gpu": True}, '["gpu"]'])
+def test_needs_of_a_task_are_given_as_to_a_pack(needs: Any) -> None:
+    assert '{"gpu": true}' == Draft(needs=needs).needs
+
+
+@pytest.mark.parametrize("fields", [{"needs": 0}, {"needs": "gpu"}, {"needs": {"gpu": "no"}}, {"key": []}, {"key": ""}])
+def test_a_key_or_needs_that_cannot_be_are_refused(fields: dict[str, Any]) -> None:
+    with pytest.raises(CallerError, match=f"The {next(iter(fields))} of a task must be"):
+        Draft(**fields)
+
+
+def test_a_kind_of_fault_that_does_not_exist_is_refused_with_those_that_do() -> None:
+    with pytest.raises(UnknownName, match="pause"):
+        Fault(at_us=0, kind="PAUSE")  # type: ignore[arg-type]
+    assert FaultKind.PAUSE is Fault(at_us=0, kind="pause").kind  # type: ignore[arg-type]
+
+
+def test_a_task_that_takes_longer_than_the_faults_is_no_broken_promise() -> None:
+    result = keep_promises(plan_for(PACK_YAML, tasks=[300.0], menu="calm", seconds=20.0))
+    assert 1 == result.done
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("sync_s", 0.0), ("probe_s", 1e-9), ("answer_s", -1.0), ("helpers", None), ("fan_out", 2.5), ("lease_s", [None])],
+)
+def test_a_file_with_times_that_no_den_can_live_by_is_no_plan(tmp_path: Path, field: str, value: object) -> None:
+    plain = plan_for(PACK_YAML, tasks=[0.1], seconds=20.0).to_plain()
+    plain["timing"][field] = value
+    with pytest.raises(ValueError, match=f"{field} of a timing must be"):
+        DenPlan.from_plain(plain)
+
+
+def test_a_file_that_lies_too_many_levels_deep_is_no_plan(tmp_path: Path) -> None:
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    with pytest.raises(ValueError, match="no JSON"):
+        load(tmp_path / "deep.json")
+
+
 @pytest.mark.parametrize("seconds", [-3.0, 0.0, float("nan"), 1e9])
 def test_a_plan_that_lasts_no_time_one_can_wait_for_is_refused(seconds: float) -> None:
     for make in (lambda: plan_for(PACK_YAML, seconds=seconds), lambda: draw_plan(1, seconds=seconds)):
@@ -85,7 +126,11 @@ def test_a_plan_that_lasts_no_time_one_can_wait_for_is_refused(seconds: float) -
         (Fault(at_us=0, kind=FaultKind.SPLIT, targets=("grey-1",), others=("unit-99",)), "unit named 'unit-99'"),
         (Fault(at_us=0, kind=FaultKind.SCALE, targets=("computin",), amount=1.0), "pack named 'computin'"),
         (Fault(at_us=0, kind=FaultKind.KEEPER_CRASH, targets=("grey-1",)), "no targets"),
-        (Fault(at_us=0, kind=FaultKind.LOSS, for_us=1_000_000), "does nothing"),
+        (Fault(at_us=0, kind=FaultKind.LOSS, for_us=1_000_000), "needs an amount above 0"),
+        (Fault(at_us=0, kind=FaultKind.SLOW, targets=("grey-1",), for_us=1_000_000), "needs an amount above 0"),
+        (Fault(at_us=0, kind=FaultKind.CLOCK_RATE, targets=("grey-1",)), "needs an amount above 0"),
+        (Fault(at_us=0, kind=FaultKind.CLOCK_RATE, targets=("grey-1",), amount=1e-9), "times as fast"),
+        (Fault(at_us=0, kind=FaultKind.CLOCK_JUMP, targets=("grey-1",)), "does nothing with amount 0"),
         (Fault(at_us=61_000_000, kind=FaultKind.KEEPER_CRASH), "within the 60 s"),
         (Fault(at_us=-1, kind=FaultKind.KEEPER_CRASH), "within the 60 s"),
         (Fault(at_us=0, kind=FaultKind.KEEPER_JUMP, amount=float("nan")), "finite"),

@@ -56,8 +56,9 @@ class TurnLost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnRefused:
-    """Deposed: the keeper knows a later term, or none."""
+    """Deposed: the keeper knows a later term of this pack, or none. The unit may stand in another pack by now."""
 
+    pack: str
     seq: int
     term: int
     alpha: str | None
@@ -65,12 +66,16 @@ class TurnRefused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimAnswered:
+    """The unit may stand in another pack by now than the one it claimed."""
+
+    pack: str
     prev_term: int
     verdict: Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimLost:
+    pack: str
     prev_term: int
     reason: str
 

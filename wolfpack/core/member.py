@@ -130,12 +130,12 @@ class Brain:
             case e.TurnLost(seq=seq, reason=reason):
                 orders = self._succeed(now, s.TurnFailed(reason=reason))
                 orders += self.alpha.on_turn_lost(now, seq) if self.alpha is not None else []
-            case e.TurnRefused(term=term, alpha=alpha):
-                orders = self._succeed(now, s.DeposedBy(term=term, alpha=alpha))
-            case e.ClaimAnswered(verdict=verdict):
-                orders = self._on_verdict(now, verdict)
-            case e.ClaimLost(reason=reason):
-                orders = self._succeed(now, s.ClaimFailed(reason=reason))
+            case e.TurnRefused(pack=pack, term=term, alpha=alpha):
+                orders = self._succeed(now, s.DeposedBy(term=term, alpha=alpha)) if pack == self.pack else []
+            case e.ClaimAnswered(pack=pack, verdict=verdict):
+                orders = self._on_verdict(now, verdict) if pack == self.pack else []
+            case e.ClaimLost(pack=pack, reason=reason):
+                orders = self._succeed(now, s.ClaimFailed(reason=reason)) if pack == self.pack else []
             case e.Answered(n=n, where=where):
                 orders = self._on_answered(now, n, where)
             case e.Unanswered(n=n):
@@ -218,6 +218,11 @@ class Brain:
         who = self.succession
         return None if who is None or who.alpha is None else (who.pack, who.term, who.alpha, who.alpha_boot)
 
+    @property
+    def is_leaving(self) -> bool:
+        """Whether it is on its way out of where it stands: who led there has stepped down, or will before it goes."""
+        return self._leaving is not None
+
     def _listens(self) -> bool:
         """Whether gossip has a say in who leads: only where the alpha does not howl to all.
 
@@ -296,6 +301,9 @@ class Brain:
         sent_at, _ = self._hunts.pop(n, (None, 0))
         orders: list[e.Order] = []
         self.leases.acknowledge(reply.acked)
+        if sent_at is None:  # given up, or sent from another pack: no word on who leads here
+            self.leases.decline(reply.jobs)
+            return []
         if reply.alpha is None or (reply.alpha, reply.alpha_boot) != (self._following or (None, 0))[:2]:
             self.leases.decline(reply.jobs)  # of an alpha that this unit follows no longer
             self._hunt_not_before = now + HUNT_PAUSE_S
@@ -316,11 +324,11 @@ class Brain:
             )  # fmt: skip
             orders += self._succeed(now, s.Heard(howl=beat))
         if reply.jobs:
-            stale = sent_at is None or now - sent_at > self.leases.start_within_s
+            stale = now - sent_at > self.leases.start_within_s
             if stale or self._leaving is not None or self.succession is None or reply.term < self.succession.term:
                 self.leases.decline(reply.jobs)
             else:
-                fresh = self.leases.accept(reply.jobs, sent_at or now)
+                fresh = self.leases.accept(reply.jobs, sent_at)
                 orders.append(e.Allow(until=self.leases.start_until))
                 orders.append(e.GiveJobs(jobs=fresh))
         orders += [

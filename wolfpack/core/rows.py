@@ -45,7 +45,7 @@ class TaskMutable(NamedTuple):
     pinned: bool
     cancel: bool
     not_before: float  # wall clock; 0: at once
-    started_at: float
+    started_at: float  # of the last attempt; while it waits for `not_before`: since when
     ended_at: float
     cause: str
     text: str

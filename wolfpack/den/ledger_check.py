@@ -327,20 +327,25 @@ class _Source:
                         self.lost.append(str(exc))
                 return
             except form.READ_ERRORS as exc:
-                beyond = self._find_readable(table, last)
+                beyond = self._find_readable(table, columns, last)
                 until = "the end" if beyond is None else str(beyond)
                 self.lost.append(f"table {table}: nothing can be read from row {last + 1} to {until} ({exc})")
                 if beyond is None:
                     return
                 last = beyond
 
-    def _find_readable(self, table: str, last: int) -> int | None:
-        """The next row number after `last` behind which reading works again; None: there is none."""
+    def _find_readable(self, table: str, columns: str, last: int) -> int | None:
+        """The next row number after `last` behind which reading works again; None: there is none.
+
+        It must work for all of the next row, or whoever reads on from there stands where they stood.
+        """
         step = 1
         while last + step < 1 << 62:
             try:
-                query = f"SELECT rowid, body FROM {table} WHERE rowid > ? ORDER BY rowid LIMIT 1"
-                self._con.execute(query, (last + step,)).fetchone()
+                query = f"SELECT rowid, {columns} FROM {table} WHERE rowid > ? ORDER BY rowid LIMIT 1"
+                row = self._con.execute(query, (last + step,)).fetchone()
+                if row is not None and row[0] <= last + step:
+                    raise sqlite3.DatabaseError("rows are out of order")
                 return last + step
             except form.READ_ERRORS:
                 step = step + 1 if step < _NEAR else step * 2

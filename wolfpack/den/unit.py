@@ -23,8 +23,10 @@ from wolfpack.core.member import Brain
 from wolfpack.core.membership_words import AlphaHeard, Load, Stalled, Status, StatusChanged
 from wolfpack.core.shapes import check_hunt, check_names, check_seconds, check_text, check_whole
 from wolfpack.core.wire import (
+    Claim,
     Hunt,
     HuntReply,
+    Turn,
     Verdict,
     Where,
     pack,
@@ -213,9 +215,9 @@ class UnitActor:
             case e.AnswerHunt(unit=unit, n=n, reply=reply):
                 self._answer_hunt(unit, n, reply)
             case e.SendTurn(turn=turn):
-                self._spawn(self._send_turn(turn.seq, pack(turn)))
+                self._spawn(self._send_turn(turn))
             case e.SendClaim(claim=claim):
-                self._spawn(self._send_claim(claim.prev_term, pack(claim)))
+                self._spawn(self._send_claim(claim))
             case e.SendRelease(pack=pack_name, term=term):
                 self._spawn(self._ask_keeper("release", pack_name, term, self._card.unit, self._boot, patience_s=5.0))
             case e.SendReport(report=report):
@@ -285,11 +287,12 @@ class UnitActor:
         if future is not None and not future.done():
             future.set_result(pack(reply))
 
-    async def _send_turn(self, seq: int, data: bytes) -> None:
+    async def _send_turn(self, turn: Turn) -> None:
+        seq = turn.seq
         try:
-            answer = await self._handles.ask_keeper("turn", data, timeout_s=CALL_S)
+            answer = await self._handles.ask_keeper("turn", pack(turn), timeout_s=CALL_S)
         except Deposed as exc:
-            self._step(e.TurnRefused(seq=seq, term=exc.term, alpha=exc.args[2] or None))
+            self._step(e.TurnRefused(pack=turn.pack, seq=seq, term=exc.term, alpha=exc.args[2] or None))
         except KeeperGone as exc:
             await self._end(str(exc))
         except (RayActorError, RayTaskError, LedgerUnavailable, TimeoutError) as exc:
@@ -298,15 +301,17 @@ class UnitActor:
         else:
             self._step(e.TurnDone(seq=seq, reply=read_turn_reply(answer)))
 
-    async def _send_claim(self, prev_term: int, data: bytes) -> None:
+    async def _send_claim(self, claim: Claim) -> None:
+        where, prev_term = claim.pack, claim.prev_term
         try:
-            answer = await self._handles.ask_keeper("claim", data, timeout_s=CALL_S)
+            answer = await self._handles.ask_keeper("claim", pack(claim), timeout_s=CALL_S)
         except KeeperGone as exc:
             await self._end(str(exc))
         except (RayActorError, RayTaskError, LedgerUnavailable, TimeoutError) as exc:
-            self._step(e.ClaimLost(prev_term=prev_term, reason=f"{type(exc).__name__}: {exc}"))
+            self._step(e.ClaimLost(pack=where, prev_term=prev_term, reason=f"{type(exc).__name__}: {exc}"))
         else:
-            self._step(e.ClaimAnswered(prev_term=prev_term, verdict=read_row(Verdict, unpack(answer))))
+            verdict = read_row(Verdict, unpack(answer))
+            self._step(e.ClaimAnswered(pack=where, prev_term=prev_term, verdict=verdict))
 
     async def _send_placed(self, method: str, n: int, data: bytes) -> None:
         try:

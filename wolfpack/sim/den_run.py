@@ -131,7 +131,7 @@ class Run:
         if not world.run_until(lambda: world.keeper.up, 2 * REBORN_S + 3.0):
             raise BrokenPromise("L1", "no keeper came back")
         self._must("L1", "a pack has no alpha that all its members follow", self._led, leader_bound_s(timing))
-        self._must("L6", "an acknowledged task did not settle", world.settled, SETTLE_S)
+        self._must("L6", "an acknowledged task did not settle", world.settled, settle_bound_s(self.plan))
         self._must("L2", "a dead unit is still taken for awake", self._deaths_known, loss_bound_s(timing))
         self._must("I8", "a process lives whose boot is void", self._voids_ended, void_bound_s(timing))
         if self.plan.gossips:
@@ -148,12 +148,14 @@ class Run:
             world.run(LOOK_S)
 
     def _led(self) -> bool:
-        """Whether all members of each pack that runs follow the alpha whom the ledger names."""
+        """Whether all members of each pack follow the alpha whom the ledger names; who is about to leave need not."""
         world = self.world
         for name, pack in world.book.packs.items():
             for unit in world.book.desk.members.get(name, {}).values():
                 process = world.processes.get((unit.id, unit.boot))
                 if process is None or process.dead or process.brain is None or process.brain.pack != name:
+                    continue
+                if process.brain.is_leaving:
                     continue
                 succession = process.brain.succession
                 if succession is None or (succession.term, pack.alpha) != (pack.term, succession.alpha or pack.alpha):
@@ -217,6 +219,12 @@ class Run:
 
 
 # --- bounds -------------------------------------------------------------------------------------------------------
+
+
+def settle_bound_s(plan: DenPlan) -> float:
+    """L6: as if all tasks ran one after the other from then on, and what waiting for clocks may add."""
+    attempts = {pack.name: pack.retry.max_attempts for pack in plan.packs}
+    return SETTLE_S + sum(draft.longest_s(attempts[batch.pack]) for batch in plan.batches for draft in batch.tasks)
 
 
 def leader_bound_s(timing: Timing) -> float:

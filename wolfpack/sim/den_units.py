@@ -13,7 +13,7 @@ from wolfpack.core import errands as e
 from wolfpack.core.book import Book, Instant
 from wolfpack.core.howls import HowlKind
 from wolfpack.core.member import Brain
-from wolfpack.core.wire import Hunt, HuntReply, Where
+from wolfpack.core.wire import Hunt, HuntReply, Turn, Where
 from wolfpack.errors import Deposed
 from wolfpack.model import Card, Cause, Report
 from wolfpack.sim.calls import Call
@@ -300,22 +300,23 @@ class Process:
             case e.AnswerHunt(unit=unit, n=n, reply=reply):
                 self._answer_hunt(unit, n, reply)
             case e.SendTurn(turn=turn):
-                seq = turn.seq
                 world.send_turn(
                     self,
                     turn,
-                    lambda value: self.receive(lambda: self._turned(seq, value)),
-                    lambda why: self.after(0.05, lambda: self.step(e.TurnLost(seq=seq, reason=str(why)))),
+                    lambda value: self.receive(lambda: self._turned(turn, value)),
+                    lambda why: self.after(0.05, lambda: self.step(e.TurnLost(seq=turn.seq, reason=str(why)))),
                 )
             case e.SendClaim(claim=claim):
-                prev_term = claim.prev_term
+                where, term = claim.pack, claim.prev_term
                 world.ask_keeper(
                     self,
                     lambda book, at: book.claim(at, claim),
                     lambda verdict: self.receive(
-                        lambda: self.step(e.ClaimAnswered(prev_term=prev_term, verdict=verdict))
+                        lambda: self.step(e.ClaimAnswered(pack=where, prev_term=term, verdict=verdict))
                     ),
-                    lambda why: self.receive(lambda: self.step(e.ClaimLost(prev_term=prev_term, reason=str(why)))),
+                    lambda why: self.receive(
+                        lambda: self.step(e.ClaimLost(pack=where, prev_term=term, reason=str(why)))
+                    ),
                     claim.seen_commit,
                 )
             case e.SendRelease(pack=pack, term=term):
@@ -373,11 +374,11 @@ class Process:
 
         self.world.network.send(self.card.unit, to, arrive)
 
-    def _turned(self, seq: int, value: Any) -> None:
+    def _turned(self, turn: Turn, value: Any) -> None:
         if isinstance(value, Deposed):
-            self.step(e.TurnRefused(seq=seq, term=value.term, alpha=value.args[2] or None))
+            self.step(e.TurnRefused(pack=turn.pack, seq=turn.seq, term=value.term, alpha=value.args[2] or None))
         else:
-            self.step(e.TurnDone(seq=seq, reply=value))
+            self.step(e.TurnDone(seq=turn.seq, reply=value))
 
     def _send_summons(self, unit: str, its: int, pack: str) -> None:
         world = self.world

@@ -61,7 +61,11 @@ class FaultKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One thing that goes wrong, at `at_us` after the start of the run."""
+    """One thing that goes wrong, at `at_us` after the start of the run.
+
+    Raises:
+        UnknownName: there is no such kind.
+    """
 
     at_us: int
     kind: FaultKind
@@ -69,6 +73,12 @@ class Fault:
     others: tuple[str, ...] = ()
     for_us: int = 0
     amount: float = 0.0
+
+    def __post_init__(self) -> None:
+        try:
+            object.__setattr__(self, "kind", FaultKind(self.kind))
+        except ValueError:
+            raise unknown_name("fault", self.kind, list(FaultKind)) from None
 
     def __str__(self) -> str:
         parts = [f"{self.at_us / US:.3f} s: {self.kind}", ", ".join(self.targets)]
@@ -256,7 +266,8 @@ _ROWS: Mapping[FaultKind, _Row] = {
 
 # --- what can be asked for ----------------------------------------------------------------------------------------
 
-_WEATHER = {K.LOSS, K.DOUBLING, K.LATENESS, K.DELAY, K.UNREACHABLE}
+RATES = 0.1, 10.0  # of clocks
+_NEED_AMOUNT = {K.LOSS, K.DOUBLING, K.LATENESS, K.DELAY, K.UNREACHABLE, K.SLOW, K.KEEPER_SLOW, K.CLOCK_RATE}
 
 
 def check_fault(fault: Fault, *, units: Sequence[str], packs: Sequence[str], seconds: float) -> None:
@@ -271,8 +282,12 @@ def check_fault(fault: Fault, *, units: Sequence[str], packs: Sequence[str], sec
             f"The fault {fault.kind} must come within the {seconds:g} s of its plan (at_us), for no negative time "
             f"(for_us), with a finite amount; not at_us={fault.at_us}, for_us={fault.for_us}, amount={fault.amount}."
         )
-    if fault.kind in _WEATHER and fault.amount <= 0:
-        raise CallerError(f"The fault {fault.kind} does nothing with amount {fault.amount:g}; give one above 0.")
+    if fault.kind in _NEED_AMOUNT and fault.amount <= 0:
+        raise CallerError(f"The fault {fault.kind} needs an amount above 0, not {fault.amount:g}.")
+    if fault.kind is K.CLOCK_RATE and not RATES[0] <= fault.amount <= RATES[1]:
+        raise CallerError(f"A clock runs {RATES[0]:g} to {RATES[1]:g} times as fast, not {fault.amount:g} times.")
+    if fault.kind in (K.CLOCK_JUMP, K.KEEPER_JUMP) and not fault.amount:
+        raise CallerError(f"The fault {fault.kind} does nothing with amount 0: give seconds to jump, forward or back.")
     whom = _ROWS[fault.kind].whom
     if whom is _Whom.NOBODY:
         if set(fault.targets + fault.others) - {KEEPER}:

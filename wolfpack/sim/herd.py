@@ -73,8 +73,8 @@ def crash_share(herd: Herd, share: float) -> list[str]:
 def _look_on(herd: Herd, look: Callable[[Herd], object], each_s: float) -> None:
     look(herd)
     left_s = herd.plan.seconds - herd.kernel.now
-    if left_s > 0:
-        herd.kernel.after(min(each_s, left_s), _look_on, herd, look, each_s)  # the last look is at the end
+    if left_s > 0:  # the last look is at the end; each comes later than the one before
+        herd.kernel.after_us(max(1, round(min(each_s, left_s) * US)), _look_on, herd, look, each_s)
 
 
 def _result(herd: Herd, equal_s: float | None, began: tuple[float, float]) -> HerdResult:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
+from wolfpack.core.book.state import needs_from_json, needs_to_json
 from wolfpack.errors import CallerError, unknown_name
-from wolfpack.model import PROFILES, Card, Cause, Nature, Offer, PackSpec, RetryPolicy, Timing
+from wolfpack.model import PROFILES, Card, Cause, Nature, Needs, Offer, PackSpec, RetryPolicy, Timing
 from wolfpack.plain import card_from_json, card_to_json, pack_from_json, pack_to_json
 from wolfpack.sim.faults import Fault, FaultKind, check_fault, draw_faults
 from wolfpack.sim.kernel import check_seconds, seed_of, to_us
@@ -22,21 +23,26 @@ SECONDS = (0.0, 0.0, 0.01, 0.01, 0.1, 0.1, 0.4, 1.5, 6.0)  # how long tasks take
 ENDS = (*[("DONE",)] * 8, ("FAULT", "DONE"), ("CRASH", "DONE"), ("OOM", "TIMEOUT", "DONE"), ("KILL", "DONE"))
 KILL = "KILL"  # as the end of an attempt: it takes the unit's process along
 VERSION = 1
+PATIENCE_S = 60.0  # the keeper waits no longer for a unit that is being born
+LEAST_S, MOST_S = 1e-3, 1e6  # of any time or factor of a timing
+HELPERS_MOST = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
     """One task: how long it runs, how its attempts end (the last end for ever), and what the submit says of it.
 
+    `needs` are given as to `pack.options`, or as JSON, which they are kept as.
+
     Raises:
         UnknownName: an attempt cannot end so; the ends are the names of `Cause`, and KILL.
-        CallerError: a time makes no sense.
+        CallerError: a time, the key or the needs make no sense.
     """
 
     seconds: float = 0.0
     ends: tuple[str, ...] = ("DONE",)
     key: str | None = None
-    needs: str | None = None  # JSON
+    needs: str | Collection[str] | Mapping[str, Any] | None = None
     deadline_s: float | None = None
     delay_s: float = 0.0
 
@@ -54,6 +60,22 @@ class Draft:
         for end in self.ends:
             if end not in (*Cause, KILL):
                 raise unknown_name("end of an attempt", end, (*Cause, KILL))
+        if self.key is not None and (type(self.key) is not str or not self.key):
+            raise CallerError(f"The key of a task must be a text or None, not {self.key!r}.")
+        if self.needs is not None:
+            object.__setattr__(self, "needs", _needs_text(self.needs))
+
+    def longest_s(self, attempts: int) -> float:
+        """The most it runs, in as many attempts as it may have, and what it waits before the first."""
+        last = self.ends[-1] != Cause.DONE
+        return self.delay_s + self.seconds * (max(attempts, len(self.ends)) if last else len(self.ends))
+
+
+def _needs_text(needs: Any) -> str:
+    try:
+        return needs_to_json(needs_from_json(needs) if isinstance(needs, str) else Needs.parse(needs))
+    except (TypeError, ValueError) as exc:
+        raise CallerError(f"The needs of a task must be tags, or tags and least values, not {needs!r:.80}.") from exc
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +116,11 @@ class DenPlan:
 
     def __post_init__(self) -> None:
         check_seconds(self.seconds)
+        if type(self.seed) is not int:
+            raise CallerError(f"The seed of a plan must be a whole number, not {self.seed!r}.")
+        if not (isinstance(self.birth_s, int | float) and 0 <= self.birth_s <= PATIENCE_S):
+            raise CallerError(f"A unit is born within 0 to {PATIENCE_S:g} s, not {self.birth_s!r}.")
+        check_timing(self.timing)
         units, packs = [card.unit for card in self.cards], [pack.name for pack in self.packs]
         for batch in self.batches:
             if batch.pack not in packs:
@@ -148,6 +175,19 @@ class DenPlan:
 def _read_batch(plain: Mapping[str, Any]) -> Batch:
     tasks = tuple(Draft(**{**each, "ends": tuple(each["ends"])}) for each in plain["tasks"])
     return Batch(at_us=int(plain["at_us"]), client=str(plain["client"]), pack=str(plain["pack"]), tasks=tasks)
+
+
+def check_timing(timing: Timing) -> None:
+    """Raises CallerError for times that no den can live by: not numbers, too short to get on, or too long."""
+    for each in fields(timing):
+        value = getattr(timing, each.name)
+        if each.name == "name":
+            continue
+        if each.name in ("helpers", "fan_out"):
+            if type(value) is not int or not 0 <= value <= HELPERS_MOST:
+                raise CallerError(f"{each.name} of a timing must be a number from 0 to {HELPERS_MOST}, not {value!r}.")
+        elif not isinstance(value, int | float) or not LEAST_S <= value <= MOST_S:
+            raise CallerError(f"{each.name} of a timing must be {LEAST_S:g} to {MOST_S:g}, not {value!r}.")
 
 
 # --- drawing ------------------------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ def load(path: str | PathLike[str]) -> DenPlan:
     """
     try:
         plain = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as exc:
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as exc:
         raise ValueError(f"{path} is no JSON: {exc}") from exc
     return DenPlan.from_plain(plain)
 

@@ -94,7 +94,7 @@ class Granting(Intake):
         task.term, task.turn_seq = pack.term, seq
         task.unit, task.boot = unit.card.unit, unit.boot
         if task.cause or task.not_before:
-            task.cause, task.text, task.not_before = "", "", 0.0
+            task.cause, task.text, task.not_before, task.started_at = "", "", 0.0, 0.0
         unit.held[lease_no] = Held(task, at.mono)
         counts = self.counts[pack.name]
         counts[TaskState.QUEUED] -= 1

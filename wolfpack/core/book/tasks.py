@@ -110,7 +110,9 @@ class TaskDesk(Granting):
                 task.ask_for(verdict.needs)
                 self._unmet(at, pack, verdict.needs)
             self._pin(at, pack, task, verdict.pinned, verdict.reason)
-            task.not_before = at.wall + verdict.not_before_delay_s if verdict.not_before_delay_s > 0 else 0.0
+            waits = verdict.not_before_delay_s > 0
+            task.not_before = at.wall + verdict.not_before_delay_s if waits else 0.0
+            task.started_at = at.wall if waits else 0.0  # since when, for a keeper whose clock was set back meanwhile
             queue.push(task, at.wall)
             return
         if after is TaskState.CANCELLED:
