@@ -65,6 +65,22 @@ def test_who_speaks_from_an_address_that_no_packet_carries_is_not_believed_so_th
     pump.run_until(pump.agree, 5.0)
 
 
+def test_a_process_that_pings_is_told_of_the_later_boot_that_took_its_place():
+    pump = den()
+    pump.units["u-0"].view.put(Member("u-1", "U-1", 2))
+    pump.run(4.0)
+    assert pump.units["u-1"].counters["newer_boot"] >= 1
+
+
+def test_two_processes_that_take_each_other_for_old_do_not_answer_each_other_without_end():
+    pump = den(names=("u-0", "u-1"))
+    pump.units["u-0"].view.put(Member("u-1", "U-1", 2))
+    pump.units["u-1"].view.put(Member("u-0", "U-0", 2))
+    since = len(pump.sent)
+    pump.run(5.0)
+    assert 10 < len(pump.sent) - since < 100
+
+
 def test_a_newcomer_is_known_to_a_den_of_a_hundred_soon():
     names = tuple(f"u-{i}" for i in range(100))
     pump = den(names=names)

@@ -11,6 +11,7 @@ from wolfpack.core.suspicion import (
     Suspicion,
     all_know_bound,
     confirmations_expected,
+    few_left_bound_s,
     first_probe_bound_s,
     load_retransmits,
     refutation_window_s,
@@ -93,6 +94,11 @@ def test_a_crashed_unit_is_probed_within_two_laps_or_some_twenty_periods(n, seco
 def test_bounds_of_a_crash(n, dead, all_know):
     assert time_to_dead_bound(RAY, n) == pytest.approx(dead, abs=0.1)
     assert all_know_bound(RAY, n) == pytest.approx(all_know, abs=0.1)
+
+
+@pytest.mark.parametrize(("living", "dead", "longer"), [(2, 48, 216.0), (25, 25, 0.0), (8, 2, 0.0), (1, 2, 9.0)])
+def test_where_more_died_than_are_left_each_survivor_comes_to_all_of_them_slowly(living, dead, longer):
+    assert few_left_bound_s(RAY, living, dead) == pytest.approx(longer)
 
 
 def test_health_stays_between_nought_and_eight():

@@ -423,6 +423,7 @@ def test_S33_a_later_boot_of_the_same_name_replaces_an_older_address_while_the_o
                 assert newer.boot > older.boot
                 await until(lambda: first.members()["twin"].boot == newer.boot, what="the later boot counts")
                 await until(counted(first, "old_boot", 3), what="the older one is not heard any more")
+                await until(counted(older, "newer_boot", 1), what="and it is told why")
                 assert newer.address == first.members()["twin"].address
                 assert lives(first, "twin")
 

@@ -164,9 +164,6 @@ class Beliefs:
             return True
         if boot < known.boot:
             self.counters["old_boot"] += 1
-            writer = Writer(self._head_gossip)
-            writer.record(Record(unit, known.boot, known.counter, known.status))
-            self._orders.append(SendPacket(source, writer.done()))  # it does not know that another took its place
             return False
         return True
 

@@ -26,8 +26,8 @@ from collections.abc import Callable, Collection
 from wolfpack.core import anti_entropy
 from wolfpack.core.anti_entropy import Message, Scope
 from wolfpack.core.beliefs import NEVER
-from wolfpack.core.items import AlphaRecord, Record, read_items
-from wolfpack.core.packets import Kind, read_packet
+from wolfpack.core.items import AlphaRecord, Record, Writer, read_items
+from wolfpack.core.packets import Kind, Sender, read_packet
 from wolfpack.core.prober import Prober
 from wolfpack.core.probing import pick
 from wolfpack.core.view import Member, View
@@ -36,7 +36,7 @@ from wolfpack.model import Timing
 # isort: off
 from wolfpack.core.membership_words import (
     AddressesGiven, AlphaSeen, AnswerSync, AskSync, DeathHinted, Event, Leaving, Load, LoadChanged, MembershipOptions,
-    Order, PacketHeard, Status, SyncAnswered, SyncAsked, Ticked,
+    Order, PacketHeard, SendPacket, Status, SyncAnswered, SyncAsked, Ticked,
 )  # fmt: skip
 # isort: on
 
@@ -145,6 +145,8 @@ class Membership(Prober):
             self.counters["malformed"] += 1
             return
         if not self._hear(now, sender, source):
+            if kind is Kind.PING:
+                self._tell_successor(sender, source)
             return
         if items is not None:
             self._take_in(now, items, source)
@@ -160,6 +162,14 @@ class Membership(Prober):
                 probe.nackers.add(sender.unit)
         elif kind is not Kind.GOSSIP:
             self.counters["malformed"] += 1
+
+    def _tell_successor(self, sender: Sender, source: str) -> None:
+        """A process asks that does not know that another one took its place. What it is told asks for no answer."""
+        known = self.view.get(sender.unit)
+        if known is not None and known.boot > sender.boot:
+            writer = Writer(self._head_gossip)
+            writer.record(Record(known.unit, known.boot, known.counter, known.status))
+            self._orders.append(SendPacket(source, writer.done()))
 
     def _on_tick(self, now: float) -> None:
         if now >= self._due_probes:

@@ -105,6 +105,15 @@ def all_know_bound(timing: Timing, n: int, loss: float = 0.0) -> float:
     return time_to_dead_bound(timing, n, loss) + rounds * timing.gossip_s / (1.0 - loss) + 3 * timing.sync_s
 
 
+def few_left_bound_s(timing: Timing, living: int, dead: int) -> float:
+    """What L2 takes longer where more died at once than are left: 0 where not.
+
+    Whoever is asked to help is dead as well, so a survivor doubts itself as much as it can, and comes to each of the
+    dead in a lap of its own, with all its times stretched.
+    """
+    return dead * stretched(timing.probe_s, HEALTH_WORST) if dead > living else 0.0
+
+
 def refutation_window_s(window_s: float, recent: int, least_s: float, most_s: float) -> float:
     """How long refutations are gathered next: doubles above five in ten seconds, halves when calm."""
     if recent > REFUTATIONS_MANY:

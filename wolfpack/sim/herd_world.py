@@ -29,7 +29,7 @@ from wolfpack.core.membership_words import (
     SyncAsked,
 )  # fmt: skip
 from wolfpack.core.succession import TermSeen
-from wolfpack.core.suspicion import all_know_bound
+from wolfpack.core.suspicion import all_know_bound, few_left_bound_s
 from wolfpack.core.view import Base, Member, View
 from wolfpack.model import PROFILES, Timing
 from wolfpack.sim.herd_keeper import HerdKeeper
@@ -274,7 +274,9 @@ class Herd:
 
     def come_to_rest(self) -> float | None:
         """Lets time pass, without faults, until the herd is at rest; None: it is not within the bounds of L1 and L2."""
-        bound_s = max(all_know_bound(self.timing, max(2, self.living)), ALPHA_SILENCES * self.timing.silence_s)
+        known_s = all_know_bound(self.timing, max(2, self.living))
+        known_s += few_left_bound_s(self.timing, self.living, self.size - self.living)
+        bound_s = max(known_s, ALPHA_SILENCES * self.timing.silence_s)
         return self.run_until(self.at_rest, bound_s, look_s=self.timing.gossip_s)
 
     def statuses(self, of: str) -> dict[str, Status | None]:
