@@ -295,7 +295,7 @@ class AsyncioCluster:
     def _get(self, member_id: int) -> Member:
         self._must_be_open()
         if type(member_id) is not int or not 0 <= member_id < len(self.members):
-            raise unknown_name("member", str(member_id), [str(member.id) for member in self.members])
+            raise unknown_name("member", repr(member_id), [str(member.id) for member in self.members])
         return self.members[member_id]
 
     def _must_be_open(self) -> None:

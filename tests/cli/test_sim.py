@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 import wolfpack.cli.sim_reports as sim_reports
 import wolfpack.sim.lifeguard as lifeguard
@@ -32,6 +34,29 @@ def facts(*args: str) -> dict[str, object]:
 
 
 # --- a herd ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_of_a_microsecond_ends() -> None:
+    assert 1e-6 == facts("--units", "3", "--seconds", "1e-6")["virtual_s"]
+
+
+def test_a_picture_that_cannot_be_written_at_the_end_costs_no_figures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = FigureCanvasAgg.print_png
+
+    def fail(canvas: FigureCanvasAgg, target: object, **options: object) -> None:
+        if isinstance(target, str):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(canvas, target, **options)  # labels are measured by a picture that goes nowhere
+
+    monkeypatch.setattr(FigureCanvasAgg, "print_png", fail)
+    target = tmp_path / "herd.png"
+    result = call("sim", "--units", "5", "--seconds", "5", "--picture", str(target))
+    assert 2 == result.exit_code
+    assert "all kept" in result.output
+    assert "herd.png' could not be written: No space left" in result.output
+    assert not target.exists()
 
 
 def test_json_has_every_figure_that_was_promised() -> None:
@@ -151,6 +176,7 @@ def test_a_picture_is_drawn(ending: str, tmp_path: Path) -> None:
         (["--units", "100", "--faults", "keeper"], "at most 24 units"),
         (["--picture", "herd.gif"], ".png"),
         (["--picture", "no-such-folder/herd.png"], "no-such-folder"),
+        (["--picture", "/"], "png or .svg"),
     ],
 )
 def test_what_makes_no_sense_is_wrong_usage_with_a_hint(args: list[str], said: str) -> None:

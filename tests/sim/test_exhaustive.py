@@ -65,6 +65,8 @@ def test_the_exit_code_tells_whether_all_was_searched(states, code, capsys):
         (["--alarms", "-1"], "argument --alarms must be at least 0, not -1"),
         (["--terms", "0"], "argument --terms must be at least 1, not 0"),
         (["--states", "0"], "argument --states must be at least 1, not 0"),
+        (["--ticks", "1001"], "argument --ticks must be at most 1000, not 1001"),
+        (["--births", "1"], "argument --births needs hints of at least 1"),
     ],
 )
 def test_bounds_within_which_nothing_can_happen_are_wrong_usage(words, told, capsys):

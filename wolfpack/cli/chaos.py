@@ -15,6 +15,7 @@ import click
 
 from wolfpack.cli.common import FAILED, OK, Command, json_option, make_importable
 from wolfpack.cli.render import Progress, columns, cut, print_json
+from wolfpack.errors import CallerError
 
 COUNT = click.IntRange(min=0)
 
@@ -62,6 +63,8 @@ def chaos(
     from wolfpack.cli.job import find_pack
 
     spec = config.load(file)
+    if graphs is not None:
+        _check_folder(graphs)
     make_importable(spec.folder)
     if pack is None and spec.job is not None:
         pack = find_pack(spec.job.task, [each.name for each in spec.packs])
@@ -85,6 +88,16 @@ def chaos(
     else:
         click.echo(chaos_text(summary, columns()))
     ctx.exit(OK if is_proven(summary) else FAILED)
+
+
+def _check_folder(path: str) -> None:
+    """Nothing else would tell before the end that no picture can be written there."""
+    try:
+        os.makedirs(path, exist_ok=True)
+    except OSError as exc:
+        raise CallerError(f"No pictures can be written to {path!r}: {exc.strerror}.") from exc
+    if not os.access(path, os.W_OK):
+        raise CallerError(f"No pictures can be written to {path!r}: it is not writable.")
 
 
 @contextlib.contextmanager

@@ -104,7 +104,6 @@ def sim(
 
         result = run_herd(plan, each_s=seconds / looks(plan), look=look)
         told.wipe()
-        draw(seen, result, picture)
     den: DenResult | None = None
     if den_menu is not None:
         from wolfpack.sim.den_run import run_den
@@ -121,7 +120,9 @@ def sim(
             report_den(den)
         elif menu:
             report_no_den(menu, units, DEN_MOST)
-        if picture is not None:
+    if picture is not None:  # what came of the run is told first, whatever becomes of its picture
+        draw(seen, result, picture)
+        if not as_json:
             click.echo(f"{'drawn':<12} {picture}")
     if violations:
         ctx.exit(FAILED)

@@ -209,7 +209,7 @@ class Run:
         world = self.world
         states = Counter(row.mutable.state for row in world.disk.tasks.values())
         return DenResult(
-            seed=self.plan.seed, units=len(self.plan.cards), virtual_s=world.now, wall_s=wall_s,
+            seed=self.plan.seed, units=len(self.plan.cards), virtual_s=world.now, wall_s=round(wall_s, 3),
             steps=world.kernel.steps, messages=world.network.sent, packets=world.packets,
             bytes=world.packet_bytes, commits=world.disk.commit_no,
             faults=self.trouble.happened, submitted=len(world.disk.tasks), done=states[TaskState.DONE],

@@ -24,6 +24,7 @@ Two searches, each complete within its `Bounds` unless it says otherwise:
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -139,7 +140,10 @@ def main(argv: list[str] | None = None) -> int:
         print(f"Interrupted after {told.states:,} states; the search is not complete.", file=sys.stderr)
         return 130
     told.wipe()
-    print(result)
+    try:
+        print(result, flush=True)
+    except BrokenPipeError:  # whoever read it has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if result.finding is not None:
         return 1
     return 0 if result.complete else 3

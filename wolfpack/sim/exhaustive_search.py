@@ -16,6 +16,7 @@ from wolfpack.sim.exhaustive_process import Process
 from wolfpack.sim.exhaustive_tables import Broken, Move, Tables, bits
 from wolfpack.sim.exhaustive_words import KEEPER, Hello
 
+CHOICES_MOST = 1000  # of one kind in a history
 Progress = Callable[[int], object]
 
 
@@ -48,6 +49,10 @@ class Bounds:
             value, least = getattr(self, bound.name), bound.metadata["least"]
             if value < least:
                 raise CallerError(f"{bound.name} must be at least {least}, not {value}")
+            if value > CHOICES_MOST and bound.name != "states":
+                raise CallerError(f"{bound.name} must be at most {CHOICES_MOST}, not {value}")
+        if self.births and not self.hints:
+            raise CallerError("births needs hints of at least 1: only a unit that a hint ended is born anew")
 
 
 class Left(NamedTuple):

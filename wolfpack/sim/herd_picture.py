@@ -7,6 +7,8 @@ No pyplot: it keeps global state. The colours are of Okabe and Ito's palette, an
 
 from __future__ import annotations
 
+import os
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,8 @@ from wolfpack.sim.kernel import US
 
 LOOKS, CLOSE_LOOKS = 240, 1200  # in a run; closer where only a part of it is shown
 TRAFFIC_POINTS = 120
+ALPHAS_MOST = 30  # changes of alpha with a line each; more are short marks above, and counted
+TITLE_CHARACTERS = 11.5  # of a line of the title, for each inch
 ROWS_MOST = 200  # ends of units that get a row each; more are sampled evenly
 BEFORE, AFTER, MARGIN_S = 0.15, 0.25, 0.5  # margins around a crash: parts of the time until views are equal, at least
 INK, FAINT, BLUE, VERMILION, GREEN = "#222222", "#666666", "#0072B2", "#D55E00", "#009E73"
@@ -36,13 +40,15 @@ def picture_path(path: str | Path) -> Path:
     """The path, if a picture can be written there.
 
     Raises:
-        CallerError: its ending is none of `ENDINGS`, or its folder does not exist.
+        CallerError: its ending is none of `ENDINGS`, or nothing can be written in its folder.
     """
     found = Path(path)
     if found.suffix.lower() not in ENDINGS:
         raise CallerError(f"A picture can be written as {' or '.join(ENDINGS)}, not as {found.name!r}.")
     if not found.parent.is_dir():
         raise CallerError(f"There is no folder {str(found.parent)!r} to write the picture to.")
+    if found.is_dir() or not os.access(found if found.exists() else found.parent, os.W_OK):
+        raise CallerError(f"The picture {str(found)!r} cannot be written; name a file in a folder of yours.")
     return found
 
 
@@ -114,15 +120,19 @@ def draw(seen: Recorder, result: HerdResult, path: str | Path, *, size: tuple[fl
         size: width and height in inches.
 
     Raises:
-        CallerError: no picture can be written there.
+        CallerError: no picture can be written there, or no more: the disk is full.
     """
     target = picture_path(path)
     figure = compose(seen, result, size=size)
     canvas = (FigureCanvasSVG if target.suffix.lower() == ".svg" else FigureCanvasAgg)(figure)
-    if isinstance(canvas, FigureCanvasSVG):
-        canvas.print_svg(str(target))
-    else:
-        canvas.print_png(str(target))
+    try:
+        if isinstance(canvas, FigureCanvasSVG):
+            canvas.print_svg(str(target))
+        else:
+            canvas.print_png(str(target))
+    except OSError as exc:
+        target.unlink(missing_ok=True)  # half of a picture
+        raise CallerError(f"The picture {str(target)!r} could not be written: {exc.strerror}.") from exc
     return target
 
 
@@ -145,12 +155,13 @@ def compose(seen: Recorder, result: HerdResult, *, size: tuple[float, float] = (
     several = (top, middle, bottom) if ends else (middle, bottom)
     _draw_crash(several, seen)
     labels = _draw_alphas(several, seen, window)
-    figure.suptitle(_title(result, seen), fontsize=10.5, color=INK, ha="left", x=0.012)
+    title = _title(result, seen, round(size[0] * TITLE_CHARACTERS))
+    figure.suptitle(title, fontsize=10.5, color=INK, ha="left", x=0.012)
     _thin_out(figure, several[0], labels)
     return figure
 
 
-def _title(result: HerdResult, seen: Recorder) -> str:
+def _title(result: HerdResult, seen: Recorder, width: int) -> str:
     goodbyes = sum(left for _, _, left in seen.ends.values())
     crashes = len(seen.ends) - goodbyes
     facts = [f"{result.messages_per_unit_s:.1f} messages a unit and second"]
@@ -165,7 +176,8 @@ def _title(result: HerdResult, seen: Recorder) -> str:
         facts.append(f"{goodbyes:,} goodbye{'s' if goodbyes > 1 else ''}")
     if result.violations:
         facts.append(f"{result.violations} VIOLATIONS")
-    return f"{result.units:,} units, profile {result.profile}, seed {result.seed}\n{', '.join(facts)}"
+    head = f"{result.units:,} units, profile {result.profile}, seed {result.seed}"
+    return "\n".join([head, *textwrap.wrap(", ".join(facts), width)])
 
 
 def _draw_ends(figure: Figure, axes: Axes, seen: Recorder, ends: list[tuple[str, int]]) -> None:
@@ -179,9 +191,9 @@ def _draw_ends(figure: Figure, axes: Axes, seen: Recorder, ends: list[tuple[str,
     )  # fmt: skip
     axes.set_yticks([])
     crashes = sum(not seen.ends[key][2] for key in ends)
-    what = "crashes" if crashes == len(ends) else "crashes and goodbyes"
+    what = "crashes" if crashes == len(ends) else "crashes\nand goodbyes" if crashes else "goodbyes"
     each = f"{len(ends):,} {what}, a row each" if step == 1 else f"{len(rows)} of {len(ends):,} {what}, a row each"
-    axes.set_ylabel("1 crash" if len(ends) == crashes == 1 else each, color=INK, fontsize=9)
+    axes.set_ylabel(f"1 {what[:-2] if crashes else what[:-1]}" if len(ends) == 1 else each, color=INK, fontsize=9)
     bar = figure.colorbar(image, ax=axes, pad=0.01, aspect=18)
     bar.set_label("share of the living that know", fontsize=8.5, color=INK)
     bar.ax.tick_params(labelsize=8)
@@ -206,7 +218,7 @@ def _draw_views(axes: Axes, seen: Recorder, window: tuple[float, float]) -> None
         axes.set_ylim(0, most * 1.5)
     else:
         axes.yaxis.set_major_locator(MaxNLocator(nbins=4, integer=True))
-        axes.set_ylim(0, most * 1.15)
+        axes.set_ylim(-0.05 * most, most * 1.15)  # a line at 0 is seen
     axes.set_ylabel("count", color=INK, fontsize=9)
     axes.legend(loc="lower right", bbox_to_anchor=(1.0, 0.98), fontsize=8, frameon=False, ncols=2, borderpad=0.1)
     _plain(axes)
@@ -243,11 +255,18 @@ def _draw_alphas(several: tuple[Axes, ...], seen: Recorder, window: tuple[float,
     start, end = window
     before = [unit for at, unit in seen.crowned if at < start]
     labels = [_label(several[0], start, f"{before[-1]} leads", row=0)] if before else []
-    for at, unit in seen.crowned:
-        if start <= at <= end:
-            for axes in several:
-                axes.axvline(at, color=FAINT, linewidth=0.8, ls=":")
-            labels.append(_label(several[0], at, f"{unit} leads", row=0))
+    shown = [(at, unit) for at, unit in seen.crowned if start <= at <= end]
+    if len(shown) > ALPHAS_MOST:
+        for at, _ in shown:
+            several[0].plot((at, at), (1.0, 1.03), transform=several[0].get_xaxis_transform(), color=FAINT,
+                            linewidth=0.8, clip_on=False)  # fmt: skip
+        label = _label(several[0], start, f"{len(shown)} changes of alpha, a mark each", row=0)
+        label.set_position((2, 10))
+        return [label]
+    for at, unit in shown:
+        for axes in several:
+            axes.axvline(at, color=FAINT, linewidth=0.8, ls=":")
+        labels.append(_label(several[0], at, f"{unit} leads", row=0))
     return labels
 
 

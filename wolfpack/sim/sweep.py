@@ -93,7 +93,8 @@ def sweep(
         _find(draw(result.seed), result, shrink_s if no < SHRUNK_MOST else 0.0) for no, result in enumerate(broken)
     ]
     return SweepResult(
-        runs=len(results), virtual_s=sum(each.virtual_s for each in results), wall_s=time.perf_counter() - began,
+        runs=len(results), virtual_s=sum(each.virtual_s for each in results),
+        wall_s=round(time.perf_counter() - began, 3),
         faults=sum(each.faults for each in results), submitted=sum(each.submitted for each in results),
         done=sum(each.done for each in results), dead=sum(each.dead for each in results),
         cancelled=sum(each.cancelled for each in results), alpha_changes=sum(each.alpha_changes for each in results),

@@ -172,7 +172,7 @@ def main(
         secret = None if secret_file is None else secret_file.read_bytes().strip()
     except OSError as exc:
         raise click.ClickException(f"Cannot read the secret: {exc}") from exc
-    listed = [seed for each in seeds for seed in each.split(",") if seed.strip()]
+    listed = [seed.strip() for each in seeds for seed in each.split(",") if seed.strip()]
     try:
         asyncio.run(
             live(
