@@ -110,6 +110,10 @@ def _ended_in_order() -> Iterator[None]:
     former = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         yield
+    except SystemExit as exc:
+        if exc.code == signal.SIGTERM:  # of the handler that Ray puts in the place of ours
+            raise SystemExit(128 + signal.SIGTERM) from exc
+        raise
     finally:
         for number, handler in former.items():
             signal.signal(number, handler)
