@@ -340,6 +340,13 @@ def test_a_loan_that_is_over_is_not_cut_again_at_once_where_the_pack_needs_the_u
     assert world.done([task_id])
 
 
+def test_a_task_longer_than_the_loan_is_done_where_the_pack_cannot_spare_the_unit() -> None:
+    world = World(cards=[silver(max_loan_s=3.0, min_tenure_s=1.0)], packs=[pack(fewest=1)])
+    (task_id, _) = world.submit("p", [task(6.0)] * 2)
+    assert world.run_until(lambda: world.done([task_id]), 20.0)
+    assert 1 == world.row(task_id).evictions
+
+
 def test_a_day_job_with_a_long_pause_sleeps_and_wakes_for_its_next_step() -> None:
     world = World(cards=[silver(sleep_after_s=1.0)], packs=[pack()])
     world.day_pause_s = 20.0

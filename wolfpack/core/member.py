@@ -76,6 +76,7 @@ class Brain:
         self._retry_at = 0.0
         self._leaving: Leaving | None = None
         self._moving = False  # a move was sent and not yet decided
+        self._kept_here = False  # the keeper refused the last one
         self._free_since = now
         self._move_not_before = now
         self._lent_since = now
@@ -509,6 +510,7 @@ class Brain:
 
     def _arrive(self, now: float, leaving: Leaving, where: Where) -> list[e.Order]:
         self._n = max(self._n, where.n)
+        self._kept_here = False
         if leaving.to == "asleep":
             return self._end(leaving.reason)
         if leaving.day_state is not None:
@@ -520,7 +522,7 @@ class Brain:
 
     def _stay(self, now: float, leaving: Leaving, where: Where) -> list[e.Order]:
         """The keeper refused the move: the unit goes on where it stands."""
-        self._leaving = None
+        self._leaving, self._kept_here = None, True
         tenure_s = self.card.min_tenure_s if self.card.nature is Nature.WEREWOLF else 0.0
         again_s = max(MOVE_AGAIN_S, tenure_s, leaving.wake_in_s or 0.0)
         orders: list[e.Order] = []
@@ -539,7 +541,7 @@ class Brain:
         if self._leaving is not None:
             return [e.AnswerSummons(ticket=ticket, accepted=False, reason=f"on its way to {self._leaving.to}")]
         if self.pack is not None:
-            return self._leave(f"pack:{pack}", f"lent to {pack}", ticket=ticket, grace_s=self.card.grace_s)
+            return self._leave(f"pack:{pack}", f"lent to {pack}", ticket=ticket, grace_s=self._grace_s)
         return self._leave(f"pack:{pack}", f"summoned by {pack}", ticket=ticket)
 
     def _on_day_left(self, state: bytes | None) -> list[e.Order]:
@@ -593,8 +595,16 @@ class Brain:
             return []
         loan_s = self.card.max_loan_s
         if self.card.nature is Nature.WEREWOLF and loan_s is not None and now - self._lent_since >= loan_s:
-            return self._leave("home", f"its loan of {loan_s:g} s is over", grace_s=self.card.grace_s)
+            return self._leave("home", f"its loan of {loan_s:g} s is over", grace_s=self._grace_s)
         return []
+
+    @property
+    def _grace_s(self) -> float | None:
+        """How long what runs may take when this unit leaves of its own; as long as it likes where it may have to stay.
+
+        Else a pack that cannot spare it would see each longer task evicted again and again, and never done.
+        """
+        return None if self._kept_here else self.card.grace_s
 
     def _go_on(self, now: float) -> list[e.Order]:
         """What any event may have made possible."""
