@@ -380,6 +380,27 @@ def test_P44_salvage_ends_though_a_row_can_be_read_in_part_only(damage: str) -> 
     assert any("nothing can be read from row" in line for line in lost)
 
 
+class OneByOne:
+    """A ledger with three rows a table that is read one row at a time, or not at all."""
+
+    def execute(self, query: str, given: tuple[int, ...]) -> sqlite3.Cursor:
+        if "LIMIT 1" not in query:
+            raise sqlite3.DatabaseError("malformed")
+        rows = " UNION ALL ".join(f"SELECT {number} AS number, x'00', 0" for number in (1, 2, 3))
+        found = f"SELECT * FROM ({rows}) WHERE number > ? ORDER BY number LIMIT 1"
+        return sqlite3.connect(":memory:").execute(found, given)
+
+
+def test_P44_salvage_gets_on_where_only_single_rows_can_be_read() -> None:
+    lost: list[str] = []
+    source = _Source(cast(sqlite3.Connection, OneByOne()), lost)
+    lost.clear()
+    assert [] == list(source.rows("event"))  # their checksums are wrong, too
+    assert [f"row {number} of table event has a wrong checksum" for number in (1, 2, 3)] == [
+        line for line in lost if line.startswith("row")
+    ]
+
+
 def test_salvage_leaves_a_held_ledger_alone(tmp_path: Path) -> None:
     ledger = SqliteLedger(tmp_path / "timber.db")
     ledger.open(create=True)

@@ -321,34 +321,43 @@ class _Source:
                     if number <= last:
                         raise sqlite3.DatabaseError("rows are out of order")
                     last = number
-                    try:
-                        yield number, read(number, tuple(row))
-                    except RowFault as exc:
-                        self.lost.append(str(exc))
+                    yield from self._whole(number, tuple(row), read)
                 return
             except form.READ_ERRORS as exc:
-                beyond = self._find_readable(table, columns, last)
-                until = "the end" if beyond is None else str(beyond)
-                self.lost.append(f"table {table}: nothing can be read from row {last + 1} to {until} ({exc})")
-                if beyond is None:
+                found = self._find_readable(table, columns, last)
+                if found is None or found[0] > last + 1:
+                    until = "the end" if found is None else str(found[0] - 1)
+                    self.lost.append(f"table {table}: nothing can be read from row {last + 1} to {until} ({exc})")
+                if found is None:
                     return
-                last = beyond
+                last = found[0]
+                yield from self._whole(last, found[1:], read)
 
-    def _find_readable(self, table: str, columns: str, last: int) -> int | None:
-        """The next row number after `last` behind which reading works again; None: there is none.
+    def _whole(
+        self, number: int, row: tuple[Any, ...], read: Callable[[int, tuple[Any, ...]], tuple[Any, ...]]
+    ) -> Iterator[tuple[int, tuple[Any, ...]]]:
+        try:
+            fields = read(number, row)
+        except RowFault as exc:
+            self.lost.append(str(exc))
+        else:
+            yield number, fields
 
-        It must work for all of the next row, or whoever reads on from there stands where they stood.
+    def _find_readable(self, table: str, columns: str, last: int) -> tuple[Any, ...] | None:
+        """The next row after `last` that can be read, its number first; None: there is none.
+
+        Alone, since a query for more loses a row when the one behind it cannot be read. So each call gets on by a row.
         """
-        step = 1
+        step = 0
         while last + step < 1 << 62:
             try:
                 query = f"SELECT rowid, {columns} FROM {table} WHERE rowid > ? ORDER BY rowid LIMIT 1"
-                row = self._con.execute(query, (last + step,)).fetchone()
-                if row is not None and row[0] <= last + step:
-                    raise sqlite3.DatabaseError("rows are out of order")
-                return last + step
+                row: tuple[Any, ...] | None = self._con.execute(query, (last + step,)).fetchone()
+                if row is None or row[0] > last + step:
+                    return row
             except form.READ_ERRORS:
-                step = step + 1 if step < _NEAR else step * 2
+                pass
+            step = step + 1 if step < _NEAR else step * 2
         return None
 
 
