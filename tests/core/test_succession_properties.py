@@ -72,13 +72,13 @@ def keeps_L1(world: World, size: int, network: tuple[float, float, float], scrip
     assert world.leader() is not None
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 2**32), size=st.integers(1, 5), network=networks, script=faults)
 def test_L1_one_alpha_that_all_follow_within_six_silences_after_any_faults(seed, size, network, script):
     keeps_L1(World(seed), size, network, script)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 2**32), size=st.integers(2, 5), network=networks, script=faults)
 def test_L1_without_a_keeper_one_alpha_that_all_follow_within_six_silences(seed, size, network, script):
     keeps_L1(World(seed, arbiter=Arbiter.ITSELF), size, network, script)
