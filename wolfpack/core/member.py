@@ -76,7 +76,7 @@ class Brain:
         self._retry_at = 0.0
         self._leaving: Leaving | None = None
         self._moving = False  # a move was sent and not yet decided
-        self._kept_here = False  # the keeper refused the last one
+        self._kept_here = False  # the keeper refused a move out of where it stands
         self._free_since = now
         self._move_not_before = now
         self._lent_since = now
@@ -450,6 +450,7 @@ class Brain:
     def _take_place(self, now: float, where: Where) -> list[e.Order]:
         """Stands where the keeper's row says: sets everything the place needs."""
         orders = self._stop_leading()
+        self._kept_here = self._kept_here and where.pack == self.pack
         self.pack, self.succession, self._leaving = where.pack, None, None
         self._hunts.clear()
         self._free_since = self._lent_since = now
@@ -510,7 +511,6 @@ class Brain:
 
     def _arrive(self, now: float, leaving: Leaving, where: Where) -> list[e.Order]:
         self._n = max(self._n, where.n)
-        self._kept_here = False
         if leaving.to == "asleep":
             return self._end(leaving.reason)
         if leaving.day_state is not None:

@@ -67,8 +67,8 @@ class Draft:
 
     def longest_s(self, attempts: int) -> float:
         """The most it runs, in as many attempts as it may have, and what it waits before the first."""
-        last = self.ends[-1] != Cause.DONE
-        return self.delay_s + self.seconds * (max(attempts, len(self.ends)) if last else len(self.ends))
+        starts = len(self.ends) if self.ends[-1] == Cause.DONE else max(attempts, len(self.ends))
+        return self.delay_s + self.seconds * starts
 
 
 def _needs_text(needs: Any) -> str:
